@@ -1,0 +1,1 @@
+"""Closed-form Jacobians of residual blocks by where the normalisation sits."""

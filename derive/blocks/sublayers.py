@@ -1,0 +1,154 @@
+r"""Sublayers: abstract, feed-forward, gated feed-forward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+from sympy.core.symbol import Str
+
+from derive import symbols
+from derive.blocks.activations import activation
+from derive.calculus.atoms import Diag, Matrix, Vector
+from derive.calculus.let import Let
+from derive.calculus.maps import Body, Map
+from derive.calculus.pointwise import Activation
+from derive.calculus.tensor import product, total
+
+__all__ = ["FFN", "GatedFFN", "Sublayer"]
+
+
+class Sublayer(Map):
+    r"""An abstract sublayer :math:`F:\mathbb R^d\to\mathbb R^d`, differentiable, otherwise unknown.
+
+    Its Jacobian is the node :math:`DF(u)`.
+
+    Parameters
+    ----------
+    name : str
+        How it prints.
+    """
+
+    def __new__(cls, name: Any = "F") -> Sublayer:
+        return sp.Basic.__new__(cls, Str(str(name)))
+
+
+class _Concrete(Map):
+    """A sublayer with weights: ``args = (activation, has_bias, name, hidden width)``."""
+
+    family = "ffn"
+
+    def __new__(
+        cls,
+        activation_name: str | Activation = "gelu",
+        bias: Any = True,
+        name: Any = "F",
+        hidden: Any = symbols.f,
+    ) -> _Concrete:
+        return sp.Basic.__new__(
+            cls,
+            activation(activation_name),
+            sp.sympify(bool(bias)),
+            Str(str(name)),
+            sp.sympify(hidden),
+        )
+
+    @property
+    def name(self) -> str:
+        """How it prints."""
+        return str(self.args[2])
+
+    @property
+    def activation(self) -> Activation:
+        """The element-wise function."""
+        return self.args[0]
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether the linear maps have biases."""
+        return bool(self.args[1])
+
+    @property
+    def hidden(self) -> sp.Expr:
+        """Hidden width."""
+        return self.args[3]
+
+    def _linear(self, suffix: str, rows: sp.Expr, vector: sp.Basic) -> sp.Basic:
+        weighted = product([Matrix(f"W_{suffix}", rows, vector.shape[0]), vector])
+        return total([weighted, Vector(f"b_{suffix}", rows)]) if self.has_bias else weighted
+
+
+class FFN(_Concrete):
+    r"""Feed-forward sublayer :math:`F(z) = W_2\,\phi(W_1z+b_1)+b_2`.
+
+    .. math:: DF(z) = W_2\operatorname{diag}(\phi'(a))\,W_1,\qquad a = W_1z+b_1
+
+    Parameters
+    ----------
+    activation_name : str or Activation
+        ``relu``, ``gelu`` (erf), ``gelu_tanh``, ``silu``, ``tanh`` or ``phi`` (abstract).
+    bias : bool
+        Whether there are biases.
+    name : str
+        How it prints.
+    hidden : expression
+        Hidden width, ``f`` by default.
+
+    Raises
+    ------
+    UnknownNameError
+        If the activation is not known.
+
+    References
+    ----------
+    Vaswani et al., *Attention Is All You Need*, 2017, equation (2).
+    """
+
+    def body(self, argument: sp.Basic, suffix: str = "") -> Body:
+        """Return the pre-activation and the output."""
+        a = Let("a" + suffix, self._linear("1", self.hidden, argument))
+        return Body(lets=(a,), output=self._linear("2", argument.shape[0], self.activation(a)))
+
+
+class GatedFFN(_Concrete):
+    r"""Gated feed-forward sublayer :math:`F(z) = W_{down}\,(\phi(W_{gate}z)\circ W_{up}z)`.
+
+    .. math:: DF(z) = W_{down}\bigl(\operatorname{diag}(a)\operatorname{diag}(\phi'(g))W_{gate}
+              + \operatorname{diag}(\phi(g))W_{up}\bigr),\qquad g = W_{gate}z,\; a = W_{up}z
+
+    Parameters
+    ----------
+    activation_name : str or Activation
+        As for `FFN`; ``silu`` gives SwiGLU.
+    bias : bool
+        Whether there are biases.
+    name : str
+        How it prints.
+    hidden : expression
+        Hidden width, ``f`` by default.
+
+    Raises
+    ------
+    UnknownNameError
+        If the activation is not known.
+
+    References
+    ----------
+    Shazeer, *GLU Variants Improve Transformer*, 2020, arXiv:2002.05202, equations (5) and (6).
+    """
+
+    def __new__(
+        cls,
+        activation_name: str | Activation = "silu",
+        bias: Any = False,
+        name: Any = "F",
+        hidden: Any = symbols.f,
+    ) -> GatedFFN:
+        return _Concrete.__new__(cls, activation_name, bias, name, hidden)  # type: ignore[return-value]
+
+    def body(self, argument: sp.Basic, suffix: str = "") -> Body:
+        """Return gate, value and output."""
+        g = Let("g" + suffix, self._linear("gate", self.hidden, argument))
+        a = Let("a" + suffix, self._linear("up", self.hidden, argument))
+        hidden = product([Diag(self.activation(g)), a])
+        return Body(lets=(g, a), output=self._linear("down", argument.shape[0], hidden))

@@ -1,0 +1,141 @@
+r"""Functions applied to every entry of a vector, and their derivatives of any order.
+
+The derivative of :math:`\phi(a)` is :math:`\operatorname{diag}(\phi'(a))`, with :math:`\phi'`
+obtained by SymPy from the one formula that defines :math:`\phi`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import sympy as sp
+from sympy.core.symbol import Str
+
+from derive.calculus.tensor import Tensor, is_scalar
+from derive.errors import ShapeError
+
+__all__ = ["Activation", "Pointwise", "sigmoid"]
+
+_t = sp.Symbol("t", real=True)
+
+
+class sigmoid(sp.Function):
+    r"""Logistic function :math:`\sigma(t) = 1/(1+e^{-t})`, kept as a name so that it does not overflow."""
+
+    nargs = 1
+
+    def fdiff(self, argindex: int = 1) -> sp.Expr:
+        r""":math:`\sigma'(t) = \sigma(t)\,\sigma(-t)`."""
+        return sigmoid(self.args[0]) * sigmoid(-self.args[0])
+
+    def _eval_rewrite_as_exp(self, arg: sp.Expr, **_: Any) -> sp.Expr:
+        return 1 / (1 + sp.exp(-arg))
+
+    def _eval_evalf(self, prec: int) -> sp.Expr:
+        return self.rewrite(sp.exp)._eval_evalf(prec)
+
+    def _latex(self, printer: Any, exp: Any = None, **_: Any) -> str:
+        body = rf"\sigma\!\left({printer._print(self.args[0])}\right)"
+        return body if exp is None else rf"{body}^{{{exp}}}"
+
+
+class Activation(sp.Basic):
+    r"""A scalar function with a name and (unless abstract) a formula.
+
+    Parameters
+    ----------
+    name : str
+        How it prints.
+    formula : sympy.Lambda, optional
+        The function of one variable; without it the activation is abstract: its derivatives have
+        names but no values.
+    """
+
+    def __new__(cls, name: str | Str, formula: sp.Lambda | None = None) -> Activation:
+        args: list[sp.Basic] = [Str(str(name))]
+        if formula is not None:
+            args.append(formula)
+        return sp.Basic.__new__(cls, *args)
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return str(self.args[0])
+
+    @property
+    def is_abstract(self) -> bool:
+        """Whether there is no formula."""
+        return len(self.args) == 1
+
+    def derivative(self, order: int = 0) -> sp.Lambda:
+        """Return the formula of the derivative of the given order.
+
+        Raises
+        ------
+        ShapeError
+            If the activation is abstract.
+        """
+        if self.is_abstract:
+            raise ShapeError(f"activation {self.name} is abstract: it has no formula")
+        return _derivative(self.args[1], order)
+
+    def __call__(self, vector: sp.Basic) -> Pointwise:
+        """Apply to every entry of a column vector."""
+        return Pointwise(self, 0, vector)
+
+    def text(self, order: int) -> str:
+        """Name of the derivative of the given order."""
+        return self.name + "'" * order
+
+    def latex(self, order: int) -> str:
+        """LaTeX of the name of the derivative of the given order."""
+        name = (
+            "\\" + self.name
+            if self.name in ("phi", "psi", "tanh")
+            else r"\operatorname{" + self.name.replace("_", r"\_") + "}"
+        )
+        return name + "'" * order
+
+
+@lru_cache(maxsize=256)
+def _derivative(formula: sp.Lambda, order: int) -> sp.Lambda:
+    body = formula(_t)
+    for _ in range(order):
+        body = sp.diff(body, _t)
+    return sp.Lambda(_t, body)
+
+
+class Pointwise(Tensor):
+    r"""Derivative of order ``k`` of an activation at every entry of a vector: :math:`\phi^{(k)}(a)`."""
+
+    def __new__(cls, activation: Activation, order: Any, vector: sp.Basic) -> Pointwise:
+        if is_scalar(vector) or vector.shape[1] != 1:
+            raise ShapeError(f"{activation.name}: expected a column vector, got {vector}")
+        return sp.Basic.__new__(cls, activation, sp.Integer(order), vector)
+
+    @property
+    def activation(self) -> Activation:
+        """The function."""
+        return self.args[0]
+
+    @property
+    def order(self) -> int:
+        """The order of the derivative."""
+        return int(self.args[1])
+
+    @property
+    def vector(self) -> sp.Basic:
+        """The argument."""
+        return self.args[2]
+
+    @property
+    def shape(self) -> tuple[sp.Expr, sp.Expr]:
+        """Shape of the argument."""
+        return self.args[2].shape
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"{self.activation.text(self.order)}({printer._print(self.vector)})"
+
+    def _latex(self, printer: Any, **_: Any) -> str:
+        return f"{self.activation.latex(self.order)}({printer._print(self.vector)})"

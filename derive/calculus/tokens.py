@@ -1,0 +1,161 @@
+r"""Families indexed by token or head, and sums over an index.
+
+``At(z, i)`` is the member :math:`z_i` of a family; ``index_sum(e, j, n)`` is
+:math:`\sum_{j=1}^{n} e`. Scalars and matrices have a sum node of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from derive.calculus.let import indexed_latex, indexed_text
+from derive.calculus.tensor import Sum, Tensor, is_scalar, product, total
+
+__all__ = ["TOKENS", "At", "IndexSum", "ScalarIndexSum", "index", "index_sum"]
+
+
+def index(name: str) -> sp.Symbol:
+    """Return a token or head index (head indices are named ``h``)."""
+    return sp.Symbol(name, integer=True, nonnegative=True)
+
+
+TOKENS = (index("i"), index("j"), index("k"), index("l"))
+"""The token indices: output token, input token, and two for inner sums."""
+
+
+class At(Tensor):
+    r"""Member of a family of tensors: token ``i`` of a state, head ``h`` of a weight."""
+
+    def __new__(cls, family: sp.Basic, position: sp.Basic) -> At:
+        return sp.Basic.__new__(cls, family, sp.sympify(position))
+
+    @property
+    def family(self) -> sp.Basic:
+        """The family."""
+        return self.args[0]
+
+    @property
+    def position(self) -> sp.Basic:
+        """The index."""
+        return self.args[1]
+
+    @property
+    def shape(self) -> tuple[sp.Expr, sp.Expr]:
+        """Shape of each member."""
+        return self.args[0].shape
+
+    def _sympystr(self, printer: Any) -> str:
+        return indexed_text(printer._print(self.family), (self.position,))
+
+    def _latex(self, printer: Any, **_: Any) -> str:
+        name = getattr(self.family, "name", None)
+        if isinstance(name, str):
+            return indexed_latex(name, (self.position,))
+        return (
+            rf"\left[{printer._print(self.family)}\right]_{{{printer._print(self.position)}}}"
+        )
+
+
+class _OverIndex:
+    """What the two sum nodes have in common: ``args = (summand, index, size)``."""
+
+    args: tuple[Any, ...]
+
+    @property
+    def summand(self) -> sp.Basic:
+        """What is summed."""
+        return self.args[0]
+
+    @property
+    def index(self) -> sp.Symbol:
+        """The bound index."""
+        return self.args[1]
+
+    @property
+    def size(self) -> sp.Expr:
+        """How many values the index takes."""
+        return self.args[2]
+
+    @property
+    def free_symbols(self) -> set[sp.Basic]:
+        """Free symbols, without the bound index."""
+        return (self.args[0].free_symbols - {self.args[1]}) | self.args[2].free_symbols
+
+    def _xreplace(self, rule: Any) -> tuple[Any, bool]:
+        """Replace free occurrences only; a bound index that would be captured is renamed."""
+        bound = self.args[1]
+        rule = {k: v for k, v in rule.items() if k != bound}
+        summand = self.args[0]
+        if any(bound in v.free_symbols for k, v in rule.items() if summand.has(k)):
+            taken = summand.free_symbols.union(*(v.free_symbols for v in rule.values()))
+            fresh = next(t for t in TOKENS if t not in taken)
+            summand, bound = summand.xreplace({bound: fresh}), fresh
+        summand, changed = summand._xreplace(rule)
+        size, resized = self.args[2]._xreplace(rule)
+        if not (changed or resized or bound != self.args[1]):
+            return self, False
+        return self.func(summand, bound, size), True
+
+    def _sympystr(self, printer: Any) -> str:
+        inner = printer._print(self.summand)
+        if isinstance(self.summand, Sum | sp.Add):
+            inner = f"({inner})"
+        return f"sum_{self.index} {inner}"
+
+    def _latex(self, printer: Any, **_: Any) -> str:
+        inner = printer._print(self.summand)
+        if isinstance(self.summand, Sum | sp.Add):
+            inner = rf"\left({inner}\right)"
+        return rf"\sum_{{{printer._print(self.index)}}} {inner}"
+
+
+class IndexSum(_OverIndex, Tensor):
+    """Sum of tensors over a token or head index."""
+
+    def __new__(cls, summand: sp.Basic, index: sp.Symbol, size: sp.Expr) -> IndexSum:
+        return sp.Basic.__new__(cls, summand, index, size)
+
+    @property
+    def shape(self) -> tuple[sp.Expr, sp.Expr]:
+        """Shape of each summand."""
+        return self.args[0].shape
+
+
+class ScalarIndexSum(_OverIndex, sp.Expr):
+    """Sum of scalars over a token or head index."""
+
+    is_commutative = True
+
+    def __new__(cls, summand: sp.Basic, index: sp.Symbol, size: sp.Expr) -> ScalarIndexSum:
+        return sp.Basic.__new__(cls, summand, index, size)
+
+
+def index_sum(summand: sp.Basic, index: sp.Symbol, size: sp.Expr) -> sp.Basic:
+    r"""Return :math:`\sum_{\text{index}}` of `summand`; factors that do not carry it stand outside.
+
+    A sum of terms is summed term by term.
+    """
+    if isinstance(summand, Sum | sp.Add):
+        return total([index_sum(t, index, size) for t in summand.args])
+    factors = summand.args if hasattr(summand, "matrices") or summand.is_Mul else (summand,)
+    scalars = [f for f in factors if is_scalar(f)]
+    if hasattr(summand, "matrices"):  # split a leading scalar into its own factors
+        scalars = [g for f in scalars for g in sp.Mul.make_args(f)]
+    outside = [f for f in scalars if index not in f.free_symbols]
+    inside = [f for f in scalars if index in f.free_symbols]
+    matrices = [f for f in factors if not is_scalar(f)]
+    left: list[sp.Basic] = []
+    while matrices and index not in matrices[0].free_symbols and len(matrices) > 1:
+        left.append(matrices.pop(0))
+    right: list[sp.Basic] = []
+    while len(matrices) > 1 and index not in matrices[-1].free_symbols:
+        right.insert(0, matrices.pop())
+    if matrices and index not in matrices[0].free_symbols and not inside:
+        return product([size, *scalars, *left, *matrices, *right])
+    if not matrices and not inside:
+        return product([size, *outside])
+    core = product([*inside, *matrices])
+    node = (ScalarIndexSum if is_scalar(core) else IndexSum)(core, index, size)
+    return product([*outside, *left, node, *right])
