@@ -166,7 +166,8 @@ class _Deriver:
                 self.lets.append(node)
                 rules: list[str] = []
                 form = self._differential(node.definition, rules)
-                self.forms[node] = self._backwards(node, form, rules)
+                resolved = self._backwards(node, form, rules)
+                self.forms[node] = form if len(form.terms) == 1 else resolved
         output = self.named.output
         result = output if isinstance(output, Let) else Let("y", output)
         if output in self.forms:

@@ -1,0 +1,122 @@
+r"""Blocks as text: ``"x + N(F(N(x)))"`` is parsed into an expression, never evaluated.
+
+The grammar is a small part of Python's expressions: names, numbers, ``+ - * /`` and calls of the
+maps in scope with one argument.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+import sympy as sp
+
+from derive import symbols
+from derive.calculus.atoms import State
+from derive.calculus.maps import Map
+from derive.calculus.tensor import is_scalar, product, total
+from derive.errors import ParseError, ShapeError
+
+__all__ = ["parse_block"]
+
+SCALARS = {"alpha": symbols.alpha, "beta": symbols.beta, "d": symbols.d, "L": symbols.L}
+
+
+def parse_block(text: str, maps: Mapping[str, Map], state: State | None = None) -> sp.Basic:
+    r"""Parse a block equation.
+
+    Parameters
+    ----------
+    text : str
+        For example ``"N(alpha*x + F(x))"``.
+    maps : mapping from str to Map
+        The norms and sublayers that the text may apply.
+    state : State, optional
+        The variable, ``x`` by default.
+
+    Returns
+    -------
+    expression
+        A column vector.
+
+    Raises
+    ------
+    ParseError
+        If the text is not such an equation; the message shows the place.
+    """
+    state = State("x", symbols.d) if state is None else state
+    if not isinstance(text, str) or not text.strip():
+        raise ParseError(f"block: expected an equation such as 'x + F(N(x))', got {text!r}")
+    if len(text) > 10_000:
+        raise ParseError(f"block: expected at most 10000 characters, got {len(text)}")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        where = f" at column {error.offset}" if isinstance(error, SyntaxError) else ""
+        raise ParseError(f"block: cannot read {text!r}{where}") from None
+    try:
+        block = _Reader(text.strip(), maps, state).read(tree)
+    except ShapeError as error:
+        raise ParseError(f"block {text!r}: {error}") from None
+    except RecursionError:
+        raise ParseError("block: nested too deeply") from None
+    if is_scalar(block):
+        raise ParseError(f"block: expected a vector, got the scalar {block}")
+    return block
+
+
+class _Reader:
+    def __init__(self, text: str, maps: Mapping[str, Map], state: State) -> None:
+        self.text = text
+        self.maps = maps
+        self.state = state
+
+    def fail(self, node: ast.AST, expected: str) -> ParseError:
+        piece = ast.get_source_segment(self.text, node) or self.text
+        return ParseError(f"block: expected {expected}, got {piece!r} in {self.text!r}")
+
+    def read(self, node: ast.expr) -> sp.Basic:
+        match node:
+            case ast.Name(id=name):
+                return self.name(node, name)
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+                return sp.Rational(str(value)) if isinstance(value, float) else sp.Integer(value)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return product([-1, self.read(operand)])
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.read(operand)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.binary(node, op, self.read(left), self.read(right))
+            case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
+                return self.call(node, name, argument)
+        raise self.fail(node, "a sum, a product or the application of a map to one argument")
+
+    def name(self, node: ast.expr, name: str) -> sp.Basic:
+        if name == self.state.name:
+            return self.state
+        if name in SCALARS:
+            return SCALARS[name]
+        known = ", ".join((self.state.name, *SCALARS))
+        if name in self.maps:
+            raise self.fail(node, f"the map {name} applied to something, as in {name}(x)")
+        raise self.fail(node, f"one of {known}")
+
+    def binary(self, node: ast.expr, op: ast.operator, left: sp.Basic, right: sp.Basic) -> sp.Basic:
+        match op:
+            case ast.Add():
+                return total([left, right])
+            case ast.Sub():
+                return total([left, product([-1, right])])
+            case ast.Mult() if is_scalar(left) or is_scalar(right):
+                return product([left, right] if is_scalar(left) else [right, left])
+            case ast.Div() if is_scalar(right) and right != 0:
+                return product([1 / right, left])
+        raise self.fail(node, "+, -, or a product or quotient with a non-zero scalar")
+
+    def call(self, node: ast.expr, name: str, argument: ast.expr) -> sp.Basic:
+        if name not in self.maps:
+            raise self.fail(node, f"one of the maps {', '.join(sorted(self.maps))}")
+        inner = self.read(argument)
+        if is_scalar(inner):
+            raise self.fail(node, f"a vector as argument of {name}")
+        return self.maps[name](inner)
