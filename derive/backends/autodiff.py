@@ -263,7 +263,7 @@ def _float64_call(module: Any) -> Callable[[Any], Any]:
         if tensor.is_floating_point() and tensor.dtype != torch.float64
     }
     if not lower:
-        return module  # type: ignore[no-any-return]
+        return module
     return lambda tensor: torch.func.functional_call(module, lower, (tensor,))
 
 

@@ -25,7 +25,8 @@ class PrecisionReport:
     Attributes
     ----------
     promoted : int
-        Number of requests for a lower floating dtype that were answered in float64.
+        Number of requests for a lower floating dtype that were answered in float64, over all
+        evaluations (`jacobian` evaluates its map three times).
     results : collections.Counter
         Number of operations by the floating dtype of their result, ``{"float64": 412}``.
     """

@@ -37,6 +37,7 @@ Reader: TypeAlias = Callable[[Any, int, "BoolArray | None"], RealBlock]
 
 _READERS: dict[str, Reader] = {}
 _DROPOUT = "torch.nn.modules.dropout.Dropout"
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # Hooks that transformers itself leaves on a model's layers; they only record.
 _RECORDING_HOOKS = {"transformers.utils.output_capturing"}
 
@@ -223,7 +224,7 @@ def is_causal(mask: BoolArray | None, own: bool) -> bool:
 
 
 def additive_mask(mask: BoolArray) -> Any:
-    """Return a mask as a float64 tensor (n, n): 0 where allowed, the lowest finite float elsewhere."""
+    """Return a mask as a float64 tensor (n, n): 0 where allowed, else the lowest float."""
     torch = load_torch()
     lowest = float(np.finfo(np.float64).min)
     return torch.tensor(np.where(mask, 0.0, lowest), dtype=torch.float64)
@@ -334,7 +335,7 @@ def _check_untouched(module: Any) -> None:
             raise UnknownNodeError(
                 f"{where}: expected the class's own forward, got one replaced on the instance"
             )
-        for kind in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"):
+        for kind in _HOOKS:
             for hook in getattr(m, kind, {}).values():
                 if getattr(hook, "__module__", None) not in _RECORDING_HOOKS:
                     raise UnknownNodeError(

@@ -12,7 +12,7 @@ from derive.calculus.tensor import Product, Tensor, Transposed, is_scalar, produ
 from derive.errors import ShapeError
 from derive.symbols import latex_name
 
-__all__ = ["Diag", "Inner", "Matrix", "Ones", "State", "Vector", "eye"]
+__all__ = ["Diag", "Inner", "Matrix", "Ones", "Reciprocal", "State", "Vector", "eye"]
 
 
 class _Named(Tensor):
@@ -102,7 +102,31 @@ class Diag(Tensor):
         return f"diag({printer._print(self.args[0])})"
 
     def _latex(self, printer: Any, **_: Any) -> str:
-        return rf"\operatorname{{diag}}\!\left({printer._print(self.args[0])}\right)"
+        from derive.calculus.printing import call_latex
+
+        return call_latex(r"\operatorname{diag}", printer._print(self.args[0]))
+
+
+class Reciprocal(Tensor):
+    r"""The vector of the reciprocals of the entries, so that ``Diag(Reciprocal(v))`` inverts ``Diag(v)``."""
+
+    def __new__(cls, vector: sp.Basic) -> sp.Basic:
+        if is_scalar(vector) or vector.shape[1] != 1:
+            raise ShapeError(f"reciprocal: expected a column vector, got {vector}")
+        if isinstance(vector, Reciprocal):
+            return vector.args[0]
+        return vector if isinstance(vector, Ones) else sp.Basic.__new__(cls, vector)
+
+    @property
+    def shape(self) -> tuple[sp.Expr, sp.Expr]:
+        """Shape of the vector."""
+        return self.args[0].shape
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"1/{printer._print(self.args[0])}"
+
+    def _latex(self, printer: Any, **_: Any) -> str:
+        return rf"1/{printer._print(self.args[0])}"
 
 
 class Inner(sp.Expr):
@@ -138,14 +162,14 @@ class Inner(sp.Expr):
         return PRECEDENCE["Atom" if self.args[0] == self.args[1] else "Add"]
 
     def _sympystr(self, printer: Any) -> str:
-        if self.args[0] == self.args[1]:
-            return f"|{printer._print(self.args[0])}|^2"
-        return printer._print(product_unmerged(self))
+        from derive.calculus.printing import inner_text
+
+        return inner_text(*self.args, printer)
 
     def _latex(self, printer: Any, **_: Any) -> str:
-        if self.args[0] == self.args[1]:
-            return rf"\left\lVert {printer._print(self.args[0])} \right\rVert^{{2}}"
-        return printer._print(product_unmerged(self))
+        from derive.calculus.printing import inner_latex
+
+        return inner_latex(*self.args, printer)
 
 
 def _inner_order(vector: sp.Basic) -> tuple[Any, ...]:
@@ -157,10 +181,3 @@ def _inner_order(vector: sp.Basic) -> tuple[Any, ...]:
 def _is_differential(vector: sp.Basic) -> bool:
     last = vector.args[-1] if isinstance(vector, Product) else vector
     return type(last).__name__ == "Differential"
-
-
-def product_unmerged(inner: Inner) -> sp.Basic:
-    """The word ``u' v`` that prints as an inner product."""
-    left, right = inner.args
-    factors = right.args if isinstance(right, Product) else (right,)
-    return sp.Basic.__new__(Product, Transposed(left), *factors)

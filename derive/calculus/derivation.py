@@ -71,7 +71,7 @@ class Derivation:
 
         return token_block(self.jacobian, i, j)
 
-    def check(self, d: int = 3, n: int = 3) -> tuple[Certificate, ...]:
+    def check(self, d: int = 3, n: int = 2) -> tuple[Certificate, ...]:
         """Certify the result; see `derive.calculus.certificates.certify`."""
         from derive.calculus.certificates import certify
 

@@ -54,9 +54,9 @@ class Differential(Tensor):
         return f"d({body})" if isinstance(self.args[0], Sum | Product) else f"d{body}"
 
     def _latex(self, printer: Any, **_: Any) -> str:
-        body = printer._print(self.args[0])
-        group = isinstance(self.args[0], Sum | Product)
-        return rf"\mathrm{{d}}\left({body}\right)" if group else rf"\mathrm{{d}}{body}"
+        from derive.calculus.printing import differential_latex
+
+        return differential_latex(self.args[0], printer)
 
 
 class ScalarDifferential(sp.Expr):
@@ -71,7 +71,9 @@ class ScalarDifferential(sp.Expr):
         return f"d{printer._print(self.args[0])}"
 
     def _latex(self, printer: Any, **_: Any) -> str:
-        return rf"\mathrm{{d}}{printer._print(self.args[0])}"
+        from derive.calculus.printing import differential_latex
+
+        return differential_latex(self.args[0], printer)
 
 
 Bound = tuple[sp.Symbol, sp.Expr]

@@ -6,6 +6,7 @@ replacing an index replaces it in the definition too.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import sympy as sp
@@ -23,26 +24,33 @@ def indexed_text(name: str, indices: tuple[sp.Basic, ...]) -> str:
     return f"{name}[{','.join(map(str, indices))}]" if indices else name
 
 
-def indexed_latex(name: str, indices: tuple[sp.Basic, ...]) -> str:
-    r"""``q^{(h)}_{i}``: head indices above, token indices below."""
-    body = latex_name(name)
-    above = [i for i in indices if str(i).startswith("h")]
-    below = [i for i in indices if i not in above]
-    if below:
-        subscript = " ".join(sp.latex(i) for i in below)
-        if "_{" in body:
-            head, _, tail = body.partition("_{")
-            body = f"{head}_{{{subscript},{tail}" if not tail.startswith("\\mathrm") else (
-                f"{body[:-1]},{subscript}}}"
-            )
-        elif "^" in body:
-            base, _, power = body.partition("^")
-            body = f"{base}_{{{subscript}}}^{power}"
-        else:
-            body = f"{body}_{{{subscript}}}"
+def indexed_latex(name: str, indices: tuple[sp.Basic, ...] = ()) -> str:
+    r"""``q^{(h)}_{i}``: head indices above, token indices below, after the name's own subscript."""
+    applied = re.fullmatch(r"(\w+)\((.*)\)", name)
+    if applied:  # the output of a map is named by its application, as in F(x)
+        body = f"{latex_name(applied[1])}({indexed_latex(applied[2])})"
+    else:
+        body = latex_name(name)
+    if not indices:
+        return body
+    above = [sp.latex(i) for i in indices if str(i).startswith("h")]
+    below = [sp.latex(i) for i in indices if not str(i).startswith("h")]
+    parts = re.fullmatch(r"((?:[^_^]|\\_)*)(?:_\{(.*)\})?(?:\^\{([^{}]*)\})?", body)
+    base, own, power = parts.groups() if parts else (body, None, None)
+    if applied:
+        base, own, power = body, None, None
+    superscript = power or ""
     if above:
-        body += "^{(" + ",".join(sp.latex(i) for i in above) + ")}"
-    return body
+        superscript += "(" + ",".join(above) + ")"
+    single = all(len(i) == 1 and i.isalpha() for i in below)
+    subscript = ("" if single else ",").join(below)
+    if own:
+        subscript = f"{own},{subscript}" if subscript else own
+    return (
+        base
+        + (f"^{{{superscript}}}" if superscript else "")
+        + (f"_{{{subscript}}}" if subscript else "")
+    )
 
 
 class _Definition:
@@ -70,7 +78,8 @@ class _Definition:
 
     def _latex(self, printer: Any, **_: Any) -> str:
         body = indexed_latex(self.name, self.indices)
-        return "{" + body + "}" if "^" in body and isinstance(self, sp.Expr) else body
+        powers_need_braces = "^" in body and not getattr(printer, "groups_powers", False)
+        return "{" + body + "}" if powers_need_braces else body
 
 
 class Let(_Definition, Tensor):

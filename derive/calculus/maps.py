@@ -124,7 +124,9 @@ class Apply(Tensor):
         return f"{printer._print(self.mapping)}({printer._print(self.argument)})"
 
     def _latex(self, printer: Any, **_: Any) -> str:
-        return rf"{printer._print(self.mapping)}({printer._print(self.argument)})"
+        from derive.calculus.printing import call_latex
+
+        return call_latex(printer._print(self.mapping), printer._print(self.argument))
 
 
 class JacobianOf(Tensor):
@@ -157,7 +159,10 @@ class JacobianOf(Tensor):
         return f"D{printer._print(self.mapping)}({printer._print(self.argument)})"
 
     def _latex(self, printer: Any, **_: Any) -> str:
-        return rf"\mathrm{{D}}{printer._print(self.mapping)}({printer._print(self.argument)})"
+        from derive.calculus.printing import call_latex
+
+        name = rf"\mathrm{{D}}{printer._print(self.mapping)}"
+        return call_latex(name, printer._print(self.argument))
 
 
 class TokenBlocks(Tensor):

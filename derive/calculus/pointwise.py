@@ -36,7 +36,9 @@ class sigmoid(sp.Function):
         return self.rewrite(sp.exp)._eval_evalf(prec)
 
     def _latex(self, printer: Any, exp: Any = None, **_: Any) -> str:
-        body = rf"\sigma\!\left({printer._print(self.args[0])}\right)"
+        from derive.calculus.printing import call_latex
+
+        body = call_latex(r"\sigma", printer._print(self.args[0]))
         return body if exp is None else rf"{body}^{{{exp}}}"
 
 
@@ -138,4 +140,6 @@ class Pointwise(Tensor):
         return f"{self.activation.text(self.order)}({printer._print(self.vector)})"
 
     def _latex(self, printer: Any, **_: Any) -> str:
-        return f"{self.activation.latex(self.order)}({printer._print(self.vector)})"
+        from derive.calculus.printing import call_latex
+
+        return call_latex(self.activation.latex(self.order), printer._print(self.vector))

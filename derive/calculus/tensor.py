@@ -319,11 +319,11 @@ class Transposed(Tensor):
         return (cols, rows)
 
     def _sympystr(self, printer: Any) -> str:
-        from derive.calculus.printing import atom_text
+        from derive.calculus.printing import transposed_text
 
-        return atom_text(self.args[0], printer) + "'"
+        return transposed_text(self.args[0], printer)
 
     def _latex(self, printer: Any, **_: Any) -> str:
-        from derive.calculus.printing import grouped_latex
+        from derive.calculus.printing import transposed_latex
 
-        return grouped_latex(self.args[0], printer) + r"^{\top}"
+        return transposed_latex(self.args[0], printer)

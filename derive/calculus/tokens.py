@@ -99,16 +99,14 @@ class _OverIndex:
         return self.func(summand, bound, size), True
 
     def _sympystr(self, printer: Any) -> str:
-        inner = printer._print(self.summand)
-        if isinstance(self.summand, Sum | sp.Add):
-            inner = f"({inner})"
-        return f"sum_{self.index} {inner}"
+        from derive.calculus.printing import index_sum_text
+
+        return index_sum_text(self, printer)
 
     def _latex(self, printer: Any, **_: Any) -> str:
-        inner = printer._print(self.summand)
-        if isinstance(self.summand, Sum | sp.Add):
-            inner = rf"\left({inner}\right)"
-        return rf"\sum_{{{printer._print(self.index)}}} {inner}"
+        from derive.calculus.printing import index_sum_latex
+
+        return index_sum_latex(self, printer)
 
 
 class IndexSum(_OverIndex, Tensor):

@@ -1,1 +1,46 @@
-"""."""
+"""Structured linear operators over tokens, their ordered products and their path sums."""
+
+from derive.linalg.composition import Chain, Sum
+from derive.linalg.contraction import Contraction
+from derive.linalg.materialise import materialise, token_blocks, token_pair_blocks
+from derive.linalg.norms import spectral_norm
+from derive.linalg.operator import Operator
+from derive.linalg.paths import first_order, path_sums
+from derive.linalg.products import end_to_end, gradient_log_norms, log_norm
+from derive.linalg.remainder import (
+    log_product_remainder_bound,
+    log_remainder_bound,
+    product_remainder_bound,
+    remainder_bound,
+)
+from derive.linalg.scaled import ScaledMatrix
+from derive.linalg.spectrum import log_singular_values
+from derive.linalg.tokenwise import Dense, Diagonal, Identity, LowRank, Scaling, Zero
+
+__all__ = [
+    "Chain",
+    "Contraction",
+    "Dense",
+    "Diagonal",
+    "Identity",
+    "LowRank",
+    "Operator",
+    "ScaledMatrix",
+    "Scaling",
+    "Sum",
+    "Zero",
+    "end_to_end",
+    "first_order",
+    "gradient_log_norms",
+    "log_norm",
+    "log_product_remainder_bound",
+    "log_remainder_bound",
+    "log_singular_values",
+    "materialise",
+    "path_sums",
+    "product_remainder_bound",
+    "remainder_bound",
+    "spectral_norm",
+    "token_blocks",
+    "token_pair_blocks",
+]

@@ -1,4 +1,4 @@
-"""Checks of the arrays and counts that enter the package: finite, real, float64, of the right shape."""
+"""Checks of the arrays and counts that enter: finite, real, float64, of the right shape."""
 
 from __future__ import annotations
 

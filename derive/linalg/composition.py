@@ -41,7 +41,9 @@ class Sum(Operator):
         first = _checked("Sum", ops)
         for place, op in enumerate(ops):
             if (op.tokens, op.rows, op.cols) != (first.tokens, first.rows, first.cols):
-                raise ShapeError(f"Sum, operand {place}: expected the shape of {first!r}, got {op!r}")
+                raise ShapeError(
+                    f"Sum, operand {place}: expected the shape of {first!r}, got {op!r}"
+                )
         flat = (term for op in ops for term in (op.terms if isinstance(op, Sum) else (op,)))
         self.terms = tuple(term for term in flat if not isinstance(term, Zero))
         super().__init__(

@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
 from derive.errors import DomainError, ShapeError, UnknownNodeError
-from derive.linalg.arrays import Array, as_count
+from derive.linalg.arrays import Array, as_array, as_count
 
 __all__ = ["Operator"]
 
@@ -233,14 +233,12 @@ class Operator(LinearOperator):
             raise UnknownNodeError(
                 f"scalar factor: expected a real number, got {type(factor).__name__}"
             )
-        scaling = Scaling(np.asarray([factor]), self.tokens, self.rows)
-        return _product(Scaling(1.0 / scaling.factors, self.tokens, self.rows), self) if (
-            inverse
-        ) else _product(scaling, self)
+        value = as_array("scalar factor", np.asarray([factor]), 1)
+        return _product(Scaling(1.0 / value if inverse else value, self.tokens, self.rows), self)
 
 
 def _product(*factors: Operator) -> Operator:
-    """The chain of ``factors``, or its only factor."""
+    """Return the chain of ``factors``, or its only factor."""
     from derive.linalg.composition import Chain
     from derive.linalg.tokenwise import Identity
 

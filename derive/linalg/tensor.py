@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import TypeAlias
@@ -16,6 +16,9 @@ __all__ = ["Labelled", "Labels", "contract", "contract_pair", "reduce_to_pair"]
 
 Labels: TypeAlias = tuple[str, ...]
 Labelled: TypeAlias = tuple[Array, Labels]
+Tree: TypeAlias = "int | tuple[Tree, Tree]"
+Kept: TypeAlias = Callable[[frozenset[int]], frozenset[str]]
+Volume: TypeAlias = Callable[[Iterable[str]], int]
 
 # The exact search visits 3^m pairs of subsets of m operands; above this many it is greedy.
 _EXACT_OPERANDS = 9
@@ -92,7 +95,7 @@ def _pairwise(a: Labelled, b: Labelled, keep: set[str]) -> Labelled:
 def _order(
     names: tuple[Labels, ...], shapes: tuple[tuple[int, ...], ...], output: Labels
 ) -> tuple[tuple[int, int], ...]:
-    """The pairs to contract, as places in the list that shrinks and grows at its end.
+    """Find the pairs to contract, as places in the list that shrinks and grows at its end.
 
     Minimises the multiply-adds plus the entries of the intermediates: exactly, by dynamic
     programming over subsets of the operands, or greedily when there are many.
@@ -113,7 +116,6 @@ def _order(
     def volume(labels: Iterable[str]) -> int:
         return math.prod(size[s] for s in labels)
 
-    tree: object
     if count <= _EXACT_OPERANDS:
         tree = _best_tree(count, kept, volume)
     else:
@@ -121,8 +123,8 @@ def _order(
     return _as_places(tree, count)
 
 
-def _best_tree(count: int, kept, volume) -> object:  # type: ignore[no-untyped-def]
-    best: dict[int, tuple[int, object]] = {1 << m: (0, m) for m in range(count)}
+def _best_tree(count: int, kept: Kept, volume: Volume) -> Tree:
+    best: dict[int, tuple[int, Tree]] = {1 << m: (0, m) for m in range(count)}
     open_labels = {
         subset: kept(frozenset(m for m in range(count) if subset >> m & 1))
         for subset in range(1, 1 << count)
@@ -145,26 +147,28 @@ def _best_tree(count: int, kept, volume) -> object:  # type: ignore[no-untyped-d
     return best[(1 << count) - 1][1]
 
 
-def _greedy_tree(count: int, kept, volume) -> object:  # type: ignore[no-untyped-def]
-    groups: list[tuple[frozenset[int], object]] = [(frozenset({m}), m) for m in range(count)]
+def _greedy_tree(count: int, kept: Kept, volume: Volume) -> Tree:
+    groups: list[tuple[frozenset[int], Tree]] = [(frozenset({m}), m) for m in range(count)]
+
+    def growth(a: frozenset[int], b: frozenset[int]) -> int:
+        return volume(kept(a) | kept(b)) + volume(kept(a | b))
+
     while len(groups) > 1:
-
-        def growth(pair: tuple[int, int]) -> int:
-            a, b = groups[pair[0]][0], groups[pair[1]][0]
-            return int(volume(kept(a) | kept(b)) + volume(kept(a | b)))
-
-        first, second = min(combinations(range(len(groups)), 2), key=growth)
+        first, second = min(
+            combinations(range(len(groups)), 2),
+            key=lambda pair: growth(groups[pair[0]][0], groups[pair[1]][0]),
+        )
         (a, a_tree), (b, b_tree) = groups[first], groups[second]
         groups = [g for place, g in enumerate(groups) if place not in (first, second)]
         groups.append((a | b, (a_tree, b_tree)))
     return groups[0][1]
 
 
-def _as_places(tree: object, count: int) -> tuple[tuple[int, int], ...]:
-    present: list[object] = list(range(count))
+def _as_places(tree: Tree, count: int) -> tuple[tuple[int, int], ...]:
+    present: list[Tree] = list(range(count))
     pairs: list[tuple[int, int]] = []
 
-    def visit(node: object) -> None:
+    def visit(node: Tree) -> None:
         if not isinstance(node, tuple):
             return
         for child in node:

@@ -1,0 +1,136 @@
+"""The blocks of operators that act on each token alone, multiplied in the cheapest order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce, singledispatch
+
+import numpy as np
+
+from derive.linalg.arrays import Array
+from derive.linalg.composition import Chain, Sum
+from derive.linalg.contraction import Contraction
+from derive.linalg.operator import Operator
+from derive.linalg.tensor import contract
+from derive.linalg.tokenwise import Dense, Diagonal, Identity, LowRank, Scaling
+
+__all__ = ["is_cheap", "shared_blocks"]
+
+# The order of a product of matrices is found exactly, in cubic time, for up to this many.
+_EXACT_FACTORS = 24
+
+
+@singledispatch
+def shared_blocks(op: Operator) -> Array:
+    """Return the blocks with a leading axis of n, or of 1 if all tokens share one block."""
+    return op._apply(np.eye(op.cols)[None])
+
+
+@shared_blocks.register
+def _(op: LowRank) -> Array:
+    return np.matmul(op.left, op.right.transpose(0, 2, 1))
+
+
+@shared_blocks.register
+def _(op: Dense) -> Array:
+    return op.matrix
+
+
+@shared_blocks.register
+def _(op: Contraction) -> Array:
+    return reduce(np.add, (contract(term, ("i", "r", "c")) for term in op.terms))
+
+
+@shared_blocks.register
+def _(op: Sum) -> Array:
+    diagonals = [_entries(t) for t in op.terms if isinstance(t, Identity | Scaling | Diagonal)]
+    rest = [shared_blocks(t) for t in op.terms if not isinstance(t, Identity | Scaling | Diagonal)]
+    leading = max((part.shape[0] for part in (*diagonals, *rest)), default=1)
+    total = np.zeros((leading, op.rows, op.cols))
+    for part in rest:
+        total += part
+    along = np.arange(min(op.rows, op.cols))
+    for part in diagonals:
+        total[:, along, along] += part
+    return total
+
+
+def _entries(op: Identity | Scaling | Diagonal) -> Array:
+    """Return the diagonal, with axes that broadcast to (n, width)."""
+    if isinstance(op, Diagonal):
+        return op.entries
+    return op.factors[:, None] if isinstance(op, Scaling) else np.ones((1, 1))
+
+
+@shared_blocks.register
+def _(op: Chain) -> Array:
+    if not op.factors:
+        return np.eye(op.rows)[None]
+    return _ordered_product(_matrices(op.factors))
+
+
+def is_cheap(op: Operator) -> bool:
+    """Whether applying the operator costs much less than a product with its blocks."""
+    return 2 * op._work < op.rows * op.cols
+
+
+def _matrices(factors: Sequence[Operator]) -> list[Array]:
+    """Turn the factors of a chain into matrices with the same product.
+
+    A low-rank factor becomes two thin matrices; any other cheap factor is applied to the matrix
+    on its right, or on its left if there is none.
+    """
+    matrices: list[Array] = []
+    waiting: Operator | None = None
+    for factor in reversed(factors):
+        if isinstance(factor, LowRank):
+            parts = [factor.right.transpose(0, 2, 1), factor.left]
+        elif is_cheap(factor):
+            if matrices:
+                matrices[-1] = factor._apply(matrices[-1])
+            else:
+                waiting = factor if waiting is None else Chain(factor, waiting)
+            continue
+        else:
+            parts = [shared_blocks(factor)]
+        matrices.extend(parts)
+        if waiting is not None:
+            first = matrices[0].transpose(0, 2, 1)
+            matrices[0] = waiting._transposed._apply(first).transpose(0, 2, 1)
+            waiting = None
+    if waiting is not None:
+        matrices.append(waiting._apply(np.eye(waiting.cols)[None]))
+    return matrices[::-1]
+
+
+def _ordered_product(matrices: list[Array]) -> Array:
+    """Multiply matrices (n or 1, rows, cols) in the order of fewest multiply-adds."""
+    while len(matrices) > _EXACT_FACTORS:
+        matrices = [
+            _ordered_product(matrices[start : start + _EXACT_FACTORS])
+            for start in range(0, len(matrices), _EXACT_FACTORS)
+        ]
+    count = len(matrices)
+    widths = [matrix.shape[1] for matrix in matrices] + [matrices[-1].shape[2]]
+    leading = [matrix.shape[0] for matrix in matrices]
+    cost = {(k, k): 0 for k in range(count)}
+    cut: dict[tuple[int, int], int] = {}
+    for length in range(1, count):
+        for a in range(count - length):
+            b = a + length
+            batch = max(leading[a : b + 1])
+            cost[a, b], cut[a, b] = min(
+                (
+                    cost[a, m] + cost[m + 1, b] + batch * widths[a] * widths[m + 1] * widths[b + 1],
+                    m,
+                )
+                for m in range(a, b)
+            )
+
+    def product(a: int, b: int) -> Array:
+        if a == b:
+            return matrices[a]
+        m = cut[a, b]
+        return np.matmul(product(a, m), product(m + 1, b))
+
+    return product(0, count - 1)

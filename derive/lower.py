@@ -1,0 +1,680 @@
+r"""The one bridge from expressions to numbers: values of a block and operators of its Jacobian.
+
+`evaluate` gives the value of an expression as an array with *named axes* (tokens, heads), `lower`
+turns a Jacobian into a structured linear operator that is not materialised. Both read the derived
+expression; no formula is written a second time.
+
+Shapes: a state is an array ``(n, d)``; an operator acts on the ``n`` tokens stacked, token after
+token. Weights are arrays by name: a vector ``(rows,)``, a matrix ``(rows, cols)``; what carries a
+head or token index has that axis in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, singledispatchmethod
+from typing import Any
+
+import numpy as np
+import sympy as sp
+from scipy.special import expit
+
+from derive.calculus.atoms import Diag, Inner, Matrix, Ones, State, Vector
+from derive.calculus.let import Let, ScalarLet
+from derive.calculus.maps import Apply, JacobianOf, TokenBlocks
+from derive.calculus.pointwise import Activation, Pointwise
+from derive.calculus.tensor import Product, Sum, Tensor, Transposed, is_scalar
+from derive.calculus.tokens import TOKENS, At, IndexSum, ScalarIndexSum
+from derive.errors import DomainError, ShapeError, UnknownNodeError, WeightError
+from derive.linalg import (
+    Chain,
+    Contraction,
+    Dense,
+    Diagonal,
+    Identity,
+    LowRank,
+    Operator,
+    Scaling,
+    Zero,
+)
+from derive.linalg import Sum as OperatorSum
+
+__all__ = ["AbstractMap", "Environment", "Value", "evaluate", "lower"]
+
+TOKEN = "token"
+"""The axis of a per-token quantity that carries no token index."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """An array with named axes: ``data.shape == (*sizes of axes, rows, cols)``."""
+
+    axes: tuple[str, ...]
+    data: np.ndarray
+
+    def renamed(self, old: str, new: str) -> Value:
+        """Return the value with one axis renamed."""
+        return Value(tuple(new if a == old else a for a in self.axes), self.data)
+
+    def aligned(self, axes: tuple[str, ...]) -> np.ndarray:
+        """Return the array with its axes in the order of `axes`, broadcast where missing."""
+        order = [self.axes.index(a) for a in axes if a in self.axes]
+        data = self.data.transpose(*order, -2, -1)
+        shape = [data.shape[order_of(axes, self.axes, a)] if a in self.axes else 1 for a in axes]
+        return data.reshape(*shape, *self.data.shape[-2:])
+
+
+def order_of(axes: tuple[str, ...], present: tuple[str, ...], name: str) -> int:
+    """Position of `name` among those of `axes` that are present."""
+    return [a for a in axes if a in present].index(name)
+
+
+def _union(values: Iterable[Value]) -> tuple[str, ...]:
+    axes: list[str] = []
+    for value in values:
+        axes += [a for a in value.axes if a not in axes]
+    return tuple(axes)
+
+
+def _combine(function: Callable[..., np.ndarray], *values: Value) -> Value:
+    axes = _union(values)
+    return Value(axes, function(*(v.aligned(axes) for v in values)))
+
+
+@dataclass(frozen=True)
+class AbstractMap:
+    """Numbers for an abstract sublayer.
+
+    Attributes
+    ----------
+    function : callable
+        State ``(n, d)`` to output ``(n, d)``.
+    jacobian : callable
+        State ``(n, d)`` to blocks ``(n, d, d)`` (each token alone) or to an `Operator`.
+    """
+
+    function: Callable[[np.ndarray], np.ndarray]
+    jacobian: Callable[[np.ndarray], Any]
+
+
+class Environment:
+    """The numbers that an expression is evaluated with.
+
+    Parameters
+    ----------
+    weights : mapping from str to array or float
+        Weights by name; scalars such as ``eps`` or ``alpha`` as well. A mask is ``mask``, ``(n, n)``
+        boolean, True where token ``i`` sees token ``j``; without it a causal one is made where the
+        block asks for one.
+    state : array (n, d)
+        The state; ``(d,)`` stands for one token.
+    maps : mapping from str to AbstractMap, optional
+        Numbers for the abstract sublayers.
+
+    Raises
+    ------
+    ShapeError
+        If `state` is not one- or two-dimensional.
+    WeightError
+        If a value is not finite; the message names the weight.
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[str, Any],
+        state: np.ndarray,
+        maps: Mapping[str, AbstractMap] | None = None,
+    ) -> None:
+        state = np.asarray(state, dtype=float)
+        if state.ndim not in (1, 2) or state.size == 0:
+            raise ShapeError(f"state: expected an array (n, d) or (d,), got shape {state.shape}")
+        self.state = np.atleast_2d(state)
+        if not np.isfinite(self.state).all():
+            raise WeightError("state: expected finite numbers, got NaN or infinity")
+        self.tokens = self.state.shape[0]
+        self.weights = weights
+        self.maps = dict(maps or {})
+        self.sizes: dict[sp.Basic, int] = {}
+        self._memo: dict[sp.Basic, Value] = {}
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def weight(self, name: str, ndim: int) -> np.ndarray:
+        """Return a weight of the given number of axes.
+
+        Raises
+        ------
+        WeightError
+            If it is missing, not numeric or not finite.
+        ShapeError
+            If it has another number of axes.
+        """
+        if name not in self._arrays:
+            if name not in self.weights:
+                known = ", ".join(sorted(map(str, self.weights))) or "none"
+                raise WeightError(f"weight {name}: missing; given are {known}")
+            try:
+                array = np.asarray(self.weights[name], dtype=float)
+            except (TypeError, ValueError) as error:
+                raise WeightError(f"weight {name}: expected numbers ({error})") from None
+            if not np.isfinite(array).all():
+                raise WeightError(f"weight {name}: expected finite numbers, got NaN or infinity")
+            self._arrays[name] = array
+        array = self._arrays[name]
+        if array.ndim != ndim:
+            raise ShapeError(
+                f"weight {name}: expected {ndim} axes, got shape {array.shape}"
+            )
+        return array
+
+    def bind(self, symbol: sp.Expr, size: int, what: str) -> None:
+        """Give a dimension its size, or check it.
+
+        Raises
+        ------
+        ShapeError
+            If the dimension already has another size.
+        """
+        if symbol.is_Integer:
+            known = int(symbol)
+        elif symbol.is_Symbol:
+            known = self.sizes.setdefault(symbol, size)
+        else:
+            return
+        if known != size:
+            raise ShapeError(f"{what}: expected {symbol} = {known}, got {size}")
+
+    def size(self, symbol: sp.Expr) -> int:
+        """Return the size of a dimension."""
+        return int(sp.sympify(symbol).subs(self.sizes))
+
+    def __call__(self, expr: sp.Basic) -> Value:
+        """Return the value of an expression, each one computed once."""
+        value = self._memo.get(expr)
+        if value is None:
+            value = self._scalar(expr) if is_scalar(expr) else self._walk(expr)
+            self._memo[expr] = value
+        return value
+
+    # -- vectors and matrices
+
+    @singledispatchmethod
+    def _walk(self, expr: sp.Basic) -> Value:
+        raise UnknownNodeError(f"evaluate: no rule for {type(expr).__name__} ({expr})")
+
+    @_walk.register
+    def _(self, expr: State) -> Value:
+        self.bind(expr.shape[0], self.state.shape[1], f"state {expr.name}")
+        return Value((TOKEN,), self.state[..., None])
+
+    @_walk.register
+    def _(self, expr: Vector) -> Value:
+        return self._named(expr, ())
+
+    @_walk.register
+    def _(self, expr: Matrix) -> Value:
+        return self._named(expr, ())
+
+    def _named(self, expr: Any, axes: tuple[str, ...]) -> Value:
+        column = isinstance(expr, Vector)
+        array = self.weight(expr.name, len(axes) + (1 if column else 2))
+        array = array[..., None] if column else array
+        for symbol, size in zip(expr.shape, array.shape[-2:], strict=True):
+            if symbol != 1:
+                self.bind(symbol, size, f"weight {expr.name}")
+        return Value(axes, array)
+
+    @_walk.register
+    def _(self, expr: At) -> Value:
+        axis = str(expr.position)
+        if isinstance(expr.family, Vector | Matrix):
+            value = self._named(expr.family, (axis,))
+            self._check_axis(value, axis, f"weight {expr.family.name}")
+        else:
+            value = self(expr.family).renamed(TOKEN, axis)
+        if expr.position.is_Integer:
+            k = value.axes.index(axis)
+            kept = tuple(a for a in value.axes if a != axis)
+            return Value(kept, np.take(value.data, int(expr.position), axis=k))
+        return value
+
+    def _check_axis(self, value: Value, axis: str, what: str) -> None:
+        size = value.data.shape[value.axes.index(axis)]
+        if axis in map(str, TOKENS) and size != self.tokens:
+            raise ShapeError(f"{what}: expected {self.tokens} tokens, got {size}")
+
+    @_walk.register
+    def _(self, expr: Ones) -> Value:
+        return Value((), np.ones((self.size(expr.shape[0]), 1)))
+
+    @_walk.register
+    def _(self, expr: sp.Identity) -> Value:
+        return Value((), np.eye(self.size(expr.shape[0])))
+
+    @_walk.register
+    def _(self, expr: sp.ZeroMatrix) -> Value:
+        return Value((), np.zeros([self.size(s) for s in expr.shape]))
+
+    @_walk.register
+    def _(self, expr: Diag) -> Value:
+        value = self(expr.args[0])
+        rows = value.data.shape[-2]
+        return Value(value.axes, value.data * np.eye(rows))
+
+    @_walk.register
+    def _(self, expr: Transposed) -> Value:
+        value = self(expr.args[0])
+        return Value(value.axes, value.data.swapaxes(-1, -2))
+
+    @_walk.register
+    def _(self, expr: Sum) -> Value:
+        total = self(expr.args[0])
+        for term in expr.args[1:]:
+            total = _combine(np.add, total, self(term))
+        return total
+
+    @_walk.register
+    def _(self, expr: Product) -> Value:
+        scalars = [self(a) for a in expr.args if is_scalar(a)]
+        matrices = list(expr.matrices)
+        out = self(matrices[-1])
+        for factor in reversed(matrices[:-1]):
+            if isinstance(factor, Diag):
+                out = _combine(np.multiply, self(factor.args[0]), out)
+            else:
+                out = _combine(np.matmul, self(factor), out)
+        for scalar in scalars:
+            out = _combine(np.multiply, scalar, out)
+        return out
+
+    @_walk.register
+    def _(self, expr: Pointwise) -> Value:
+        value = self(expr.vector)
+        return Value(value.axes, activation_function(expr.activation, expr.order)(value.data))
+
+    @_walk.register
+    def _(self, expr: Let) -> Value:
+        return self(expr.definition)
+
+    @_walk.register
+    def _(self, expr: IndexSum) -> Value:
+        return self._summed(expr)
+
+    def _summed(self, expr: Any) -> Value:
+        axis = str(expr.index)
+        if isinstance(expr.summand, Product):
+            scalars = sp.Mul(*(a for a in expr.summand.args if is_scalar(a)))
+            weights, vectors = self(scalars), self(sp.Mul(1) * _word(expr.summand))
+            if axis in weights.axes and axis in vectors.axes:  # contract, do not form the product
+                return _contract(weights, vectors, axis)
+        value = self(expr.summand)
+        if axis not in value.axes:
+            size = self.tokens if axis in map(str, TOKENS) else self.size(expr.size)
+            return Value(value.axes, value.data * size)
+        k = value.axes.index(axis)
+        return Value(tuple(a for a in value.axes if a != axis), value.data.sum(axis=k))
+
+    @_walk.register
+    def _(self, expr: Apply) -> Value:
+        mapping, argument = expr.mapping, expr.argument
+        if mapping.is_abstract:
+            value = self(argument)
+            out = np.asarray(self._map(mapping.name).function(self._family(value)), dtype=float)
+            expected = (self.tokens, value.data.shape[-2])
+            if out.shape != expected:
+                raise ShapeError(
+                    f"map {mapping.name}: expected an output of shape {expected}, got {out.shape}"
+                )
+            return Value((TOKEN,), out[..., None])
+        body = mapping.body(argument)
+        assert body is not None
+        value = self(body.output)
+        return value.renamed(str(TOKENS[0]), TOKEN) if mapping.mixes_tokens else value
+
+    def _map(self, name: str) -> AbstractMap:
+        try:
+            return self.maps[name]
+        except KeyError:
+            raise WeightError(
+                f"map {name}: an abstract sublayer needs an AbstractMap in maps"
+            ) from None
+
+    def _family(self, value: Value) -> np.ndarray:
+        """Return a per-token column vector as an array ``(n, rows)``."""
+        if value.axes not in ((), (TOKEN,)):
+            raise ShapeError(f"expected one value per token, got axes {value.axes}")
+        data = value.data if value.axes else value.data[None]
+        return np.broadcast_to(data[..., 0], (self.tokens, data.shape[-2]))
+
+    # -- scalars
+
+    def _scalar(self, expr: sp.Basic) -> Value:
+        if expr.is_number:
+            return Value((), np.array([[float(expr)]]))
+        if isinstance(expr, ScalarLet):
+            return self._softmax(expr) or self(expr.definition)
+        if isinstance(expr, Inner):
+            return _combine(_inner, *(self(a) for a in expr.args))
+        if isinstance(expr, ScalarIndexSum):
+            return self._summed(expr)
+        if isinstance(expr, sp.Indexed):
+            return self._indexed(expr)
+        if isinstance(expr, sp.Symbol):
+            known = self.sizes.get(expr)
+            size = float(known) if known is not None else self.weight(expr.name, 0)
+            return Value((), np.asarray(size).reshape(1, 1))
+        if expr.is_Add:
+            return _combine(lambda *a: sum(a[1:], a[0]), *(self(a) for a in expr.args))
+        if expr.is_Mul:
+            out = self(expr.args[0])
+            for factor in expr.args[1:]:
+                out = _combine(np.multiply, out, self(factor))
+            return out
+        if expr.is_Pow:
+            return self._power(expr)
+        if isinstance(expr, sp.exp):
+            value = self(expr.args[0])
+            return Value(value.axes, np.exp(value.data))
+        raise UnknownNodeError(f"evaluate: no rule for the scalar {type(expr).__name__} ({expr})")
+
+    def _power(self, expr: sp.Pow) -> Value:
+        base, exponent = self(expr.base), self(expr.exp)
+        if expr.exp == sp.Rational(1, 2):
+            return Value(base.axes, np.sqrt(base.data))
+        if expr.exp.is_negative and not np.all(base.data):
+            raise DomainError(
+                f"1/{expr.base}: the variance of a token is zero and eps = 0, so the Jacobian of "
+                "the norm does not exist there"
+            )
+        if exponent.axes == () and exponent.data.item() == -1:
+            return Value(base.axes, 1 / base.data)
+        return _combine(np.power, base, exponent)
+
+    def _indexed(self, expr: sp.Indexed) -> Value:
+        """Return the mask ``m[i, j]``: what was given as ``mask``, else the causal one."""
+        if "mask" in self.weights:
+            mask = np.asarray(self.weights["mask"])
+            if mask.shape != (self.tokens, self.tokens):
+                raise ShapeError(
+                    f"weight mask: expected shape {(self.tokens, self.tokens)}, got {mask.shape}"
+                )
+            if mask.dtype != bool:
+                raise WeightError(
+                    f"weight mask: expected booleans (True where i sees j), got {mask.dtype}"
+                )
+        else:
+            mask = np.tri(self.tokens, dtype=bool)
+        axes = tuple(str(i) for i in expr.indices)
+        return Value(axes, mask.astype(float)[..., None, None])
+
+    def _softmax(self, expr: ScalarLet) -> Value | None:
+        """Return an exponential over its own sum, shifted by its maximum so that it cannot overflow.
+
+        A row that sees no token at all is zero.
+        """
+        numerator, denominator = expr.definition.as_numer_denom()
+        if not isinstance(numerator, ScalarLet) or not isinstance(denominator, ScalarLet):
+            return None
+        exponentials = [e for e in sp.Mul.make_args(numerator.definition) if isinstance(e, sp.exp)]
+        over = denominator.definition
+        if len(exponentials) != 1 or not isinstance(over, ScalarIndexSum):
+            return None
+        score = self(exponentials[0].args[0])
+        rest = self(numerator.definition / exponentials[0])
+        axis = str(numerator.indices[-1])
+        axes = _union((score, rest))
+        k = axes.index(axis)
+        visible = np.broadcast_to(rest.aligned(axes), np.broadcast_shapes(
+            rest.aligned(axes).shape, score.aligned(axes).shape))
+        logits = np.where(visible > 0, score.aligned(axes), -np.inf)
+        peak = logits.max(axis=k, keepdims=True)
+        weights = visible * np.exp(logits - np.where(np.isfinite(peak), peak, 0.0))
+        partition = weights.sum(axis=k, keepdims=True)
+        return Value(axes, weights / np.where(partition > 0, partition, 1.0))
+
+
+def _inner(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return np.einsum("...ab,...ab->...", left, right)[..., None, None]
+
+
+def _word(expr: Product) -> sp.Basic:
+    from derive.calculus.tensor import product
+
+    return product(expr.matrices)
+
+
+def _contract(weights: Value, vectors: Value, axis: str) -> Value:
+    """Sum weights times vectors over one axis without forming their product."""
+    names = {a: k for k, a in enumerate(_union((weights, vectors)))}
+    row, col = len(names), len(names) + 1
+    kept = [a for a in names if a != axis]
+    data = np.einsum(
+        weights.data[..., 0, 0],
+        [names[a] for a in weights.axes],
+        vectors.data,
+        [*(names[a] for a in vectors.axes), row, col],
+        [*(names[a] for a in kept), row, col],
+        optimize=True,
+    )
+    return Value(tuple(kept), data)
+
+
+@lru_cache(maxsize=256)
+def activation_function(activation: Activation, order: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a NumPy function of the derivative of an activation, from its one formula."""
+    formula = activation.derivative(order)
+    (t,) = formula.variables
+    compiled = sp.lambdify(t, formula.expr, modules=[{"sigmoid": expit}, "scipy", "numpy"])
+
+    def function(values: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore", under="ignore"):
+            return np.broadcast_to(np.asarray(compiled(values), dtype=float), values.shape)
+
+    return function
+
+
+def evaluate(
+    expr: sp.Basic,
+    weights: Mapping[str, Any],
+    state: np.ndarray,
+    maps: Mapping[str, AbstractMap] | None = None,
+) -> np.ndarray:
+    r"""Return the value of a per-token vector, for example of a block itself.
+
+    Parameters
+    ----------
+    expr : expression
+        A column vector.
+    weights : mapping
+        As for `Environment`.
+    state : array (n, d) or (d,)
+        The state.
+    maps : mapping, optional
+        Numbers for abstract sublayers.
+
+    Returns
+    -------
+    array (n, rows), or (rows,) where `state` was one-dimensional
+
+    Raises
+    ------
+    ShapeError, WeightError, DomainError
+        As the message says.
+    """
+    env = Environment(weights, state, maps)
+    out = np.array(env._family(env(expr)))
+    return out[0] if np.ndim(state) == 1 else out
+
+
+def lower(
+    expr: sp.Basic,
+    weights: Mapping[str, Any],
+    state: np.ndarray,
+    maps: Mapping[str, AbstractMap] | None = None,
+) -> Operator:
+    r"""Lower a Jacobian to a linear operator on the stacked tokens; nothing is materialised.
+
+    The structure of the expression becomes the structure of the operator: diagonals stay diagonal,
+    :math:`\hat x\hat x^\top/d` is a rank-one term, attention is a contraction over heads.
+
+    Parameters
+    ----------
+    expr : expression
+        A Jacobian, from `derive.derivation`.
+    weights, state, maps
+        As for `evaluate`.
+
+    Returns
+    -------
+    Operator
+        Of shape ``(n rows, n cols)``.
+
+    Raises
+    ------
+    ShapeError, WeightError, DomainError, UnknownNodeError
+        As the message says.
+    """
+    return Lowering(Environment(weights, state, maps))(expr)
+
+
+class Lowering:
+    """Turns a Jacobian into an operator, node by node."""
+
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+
+    def __call__(self, expr: sp.Basic) -> Operator:
+        """Return the operator of a matrix expression."""
+        return self._walk(expr)
+
+    @singledispatchmethod
+    def _walk(self, expr: sp.Basic) -> Operator:
+        raise UnknownNodeError(f"lower: no rule for {type(expr).__name__} ({expr})")
+
+    @_walk.register
+    def _(self, expr: sp.Identity) -> Operator:
+        return Identity(self.env.tokens, self._size(expr.shape[0]))
+
+    @_walk.register
+    def _(self, expr: sp.ZeroMatrix) -> Operator:
+        return Zero(self.env.tokens, *(self._size(s) for s in expr.shape))
+
+    def _size(self, symbol: sp.Expr) -> int:
+        if symbol not in self.env.sizes and symbol.is_Symbol:
+            self.env.bind(symbol, self.env.state.shape[1], "state")
+        return self.env.size(symbol)
+
+    @_walk.register
+    def _(self, expr: Sum) -> Operator:
+        return OperatorSum(*(self(t) for t in expr.args))
+
+    @_walk.register
+    def _(self, expr: Product) -> Operator:
+        factors: list[Operator] = []
+        scalars: list[sp.Expr] = []
+        column: sp.Basic | None = None
+        for factor in expr.args:
+            if is_scalar(factor):
+                scalars.append(factor)
+            elif factor.shape[1] == 1:
+                column = factor
+            elif column is not None:  # column times row: a rank-one operator
+                factors += self._scaling(scalars, self._columns(column).shape[1])
+                factors.append(
+                    LowRank(self._columns(column), self._columns(factor.T), self.env.tokens)
+                )
+                column, scalars = None, []
+            else:
+                operator = self(factor)
+                factors += [*self._scaling(scalars, operator.rows), operator]
+                scalars = []
+        if column is not None:
+            raise UnknownNodeError(f"lower: {expr} is a vector, not an operator")
+        if scalars:
+            factors += self._scaling(scalars, factors[-1].cols)
+        return factors[0] if len(factors) == 1 else Chain(*factors)
+
+    def _scaling(self, scalars: list[sp.Expr], width: int) -> list[Operator]:
+        if not scalars:
+            return []
+        value = self.env(sp.Mul(*scalars))
+        if value.axes not in ((), (TOKEN,)):
+            raise ShapeError(f"expected one scalar per token, got axes {value.axes}")
+        return [Scaling(value.data.reshape(-1), self.env.tokens, width)]
+
+    def _columns(self, vector: sp.Basic) -> np.ndarray:
+        """Return a per-token vector as ``(n or 1, rows, 1)``."""
+        value = self.env(vector)
+        return value.data if value.axes else value.data[None]
+
+    @_walk.register
+    def _(self, expr: Diag) -> Operator:
+        return Diagonal(self._columns(expr.args[0])[..., 0], self.env.tokens)
+
+    @_walk.register(Matrix)
+    @_walk.register(Transposed)
+    def _(self, expr: Tensor) -> Operator:
+        value = self.env(expr)
+        return Dense(value.data, self.env.tokens)
+
+    @_walk.register
+    def _(self, expr: JacobianOf) -> Operator:
+        state = self.env._family(self.env(expr.argument))
+        found = self.env._map(expr.mapping.name).jacobian(state)
+        if isinstance(found, Operator):
+            return found
+        blocks = np.asarray(found, dtype=float)
+        expected = (self.env.tokens, state.shape[1], state.shape[1])
+        if blocks.shape != expected:
+            raise ShapeError(
+                f"map {expr.mapping.name}: expected Jacobian blocks of shape {expected}, got "
+                f"{blocks.shape}"
+            )
+        return Dense(blocks, self.env.tokens)
+
+    @_walk.register
+    def _(self, expr: TokenBlocks) -> Operator:
+        block = expr.block(*TOKENS[:2])
+        terms = block.args if isinstance(block, Sum) else (block,)
+        contracted = [self._term(t) for t in terms]
+        rows, cols = (self._size(s) for s in expr.shape)
+        return Contraction(contracted, self.env.tokens, rows, cols)
+
+    def _term(self, term: sp.Basic) -> tuple[tuple[np.ndarray, tuple[str, ...]], ...]:
+        """Return one path of a token-mixing Jacobian as the factors of an einsum."""
+        scalars, matrices = _flatten(term)
+        factors = []
+        delta = sp.KroneckerDelta(*TOKENS[:2])  # without the input token a term is block diagonal
+        weight = sp.Mul(*(s for s in scalars if s != delta))
+        if weight != 1:
+            value = self.env(weight)
+            factors.append((value.data[..., 0, 0], value.axes))
+        labels = ["r", *(f"m{k}" for k in range(1, len(matrices))), "c"]
+        for k, matrix in enumerate(matrices):
+            value = self.env(matrix)
+            data, names = value.data, list(value.axes)
+            if matrix.shape[0] == 1:
+                data, names = data[..., 0, :], [*names, labels[k + 1]]
+            elif matrix.shape[1] == 1:
+                data, names = data[..., 0], [*names, labels[k]]
+            else:
+                names = [*names, labels[k], labels[k + 1]]
+            factors.append((data, tuple(names)))
+        return tuple(factors)
+
+
+def _flatten(term: sp.Basic) -> tuple[list[sp.Expr], list[sp.Basic]]:
+    """Return the scalars and the matrix word of a nest of products and index sums."""
+    if is_scalar(term):
+        return list(sp.Mul.make_args(term)), []
+    if isinstance(term, IndexSum):
+        return _flatten(term.summand)
+    if isinstance(term, Product):
+        scalars: list[sp.Expr] = []
+        matrices: list[sp.Basic] = []
+        for factor in term.args:
+            inner_scalars, inner_matrices = _flatten(factor)
+            scalars += inner_scalars
+            matrices += inner_matrices
+        return scalars, matrices
+    return [], [term]
