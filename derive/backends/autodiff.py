@@ -150,10 +150,9 @@ def check_weights(module: Any) -> None:
             where = f"{type(module).__name__}: {kind} {name!r}"
             if tensor.is_meta:
                 raise WeightError(f"{where}: expected values, it is on the meta device")
-            if not (tensor.is_floating_point() or tensor.is_complex()):
-                continue
+            values = tensor.detach()
             # A buffer may be a mask, whose -inf is meant.
-            bad = ~torch.isfinite(tensor) if kind == "parameter" else torch.isnan(tensor)
+            bad = ~torch.isfinite(values) if kind == "parameter" else torch.isnan(values)
             if count := int(bad.sum()):
                 raise WeightError(
                     f"{where}: expected finite values, {count} of {tensor.numel()} are not"

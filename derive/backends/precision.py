@@ -10,12 +10,15 @@ import functools
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from derive.backends.extras import load_torch
 
 __all__ = ["PrecisionReport", "float64_throughout"]
+
+_RUNNING: ContextVar[PrecisionReport | None] = ContextVar("running", default=None)
 
 
 @dataclass
@@ -54,7 +57,7 @@ def float64_throughout() -> Iterator[PrecisionReport]:
     dtype is float64 meanwhile, so that ``torch.zeros(3)`` is float64 too. Works under
     ``torch.func.jacrev`` and ``vmap``. It changes requests, not stored tensors: a parameter or a
     table that *is* float32 keeps its values. It sees calls of the Python API; a scripted or
-    compiled function is one call.
+    compiled function is one call. A block inside another shares its report.
 
     Yields
     ------
@@ -67,14 +70,19 @@ def float64_throughout() -> Iterator[PrecisionReport]:
         When torch is not installed.
     """
     torch = load_torch()
+    if (running := _RUNNING.get()) is not None:
+        yield running
+        return
     default = torch.get_default_dtype()
     report = PrecisionReport()
+    token = _RUNNING.set(report)
     try:
         torch.set_default_dtype(torch.float64)
         with _promotion_mode()(report):
             yield report
     finally:
         torch.set_default_dtype(default)
+        _RUNNING.reset(token)
 
 
 def _bits(dtype: str) -> int:

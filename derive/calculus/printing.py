@@ -71,6 +71,12 @@ class Latex(LatexPrinter):
         body = r"\exp" + _group_latex(self._print(expr.args[0]))
         return body if exp is None else _group_latex(body) + f"^{{{exp}}}"
 
+    def _print_Function(self, expr: sp.Function, exp: Any = None) -> str:
+        name = type(expr).__name__
+        head = f"\\{name}" if name in ("tanh", "sin", "cos") else rf"\operatorname{{{name}}}"
+        head += "" if exp is None else f"^{{{exp}}}"
+        return head + _group_latex(", ".join(map(self._print, expr.args)))
+
     def _print_KroneckerDelta(self, expr: sp.KroneckerDelta, exp: Any = None) -> str:
         body = rf"\delta_{{{_subscript(self._print(i) for i in expr.args)}}}"
         return body if exp is None else f"{body}^{{{exp}}}"
@@ -102,7 +108,7 @@ class Text(StrPrinter):
         if exponent == sp.S.Half:
             return f"sqrt({self._print(base)})"
         if exponent.is_Rational and exponent.is_negative:
-            return f"1/{self._print(base ** -exponent)}"
+            return _scalar_product_text(expr, self)
         return f"{_scalar_text(base, self)}^{_scalar_text(exponent, self)}"
 
     def _print_Piecewise(self, expr: sp.Piecewise) -> str:
@@ -189,7 +195,7 @@ def _ordered(terms: Iterable[sp.Basic]) -> list[sp.Basic]:
     """Scalar terms: positive ones first, eps last."""
 
     def key(term: sp.Basic) -> tuple[Any, ...]:
-        return (_without_sign(term)[0], str(term) == "eps", not term.is_Number, -_degree(term))
+        return (_without_sign(term)[0], str(term) == "eps", not term.is_Number, _degree(term))
 
     return sorted(sorted(terms, key=sp.default_sort_key), key=key)
 
@@ -247,8 +253,8 @@ def _factor_latex(factor: sp.Basic, printer: Any, last: bool) -> str:
 
 def _scalar_product_latex(expr: sp.Basic, printer: Any) -> str:
     above, below, behind = _split_scalar(expr)
-    if not below and len(above) + len(behind) == 1:
-        return str(printer._print((above or behind)[0]))
+    if not below and len(above) + len(behind) < 2:
+        return str(printer._print((above + behind or [sp.S.One])[0]))
     lone = not behind and len(above) == 1 and bool(below)
     head = _juxtaposed(
         [printer._print(f) if lone else _factor_latex(f, printer, False) for f in above]
@@ -277,8 +283,8 @@ def _scalar_text(expr: sp.Basic, printer: Any) -> str:
 
 def _scalar_product_text(expr: sp.Basic, printer: Any) -> str:
     above, below, behind = _split_scalar(expr)
-    if not below and len(above) + len(behind) == 1:
-        return str(printer._print((above or behind)[0]))
+    if not below and len(above) + len(behind) < 2:
+        return str(printer._print((above + behind or [sp.S.One])[0]))
     head = " ".join(_power_text(f, printer) for f in above)
     base = " ".join(_power_text(f, printer) for f in below)
     tail = []

@@ -192,14 +192,14 @@ def _places(body: str) -> list[_Place]:
         elif braces == 0:
             if token in _OPENING or (token == "(" and previous not in _OPENING):
                 if not _applied(body, at) and at and previous not in ("+", "-", "="):
-                    places.append(_Place(at, 6 + 4 * depth, depth, _lead(depth, r"\cdot ")))
+                    places.append(_Place(at, 6 + 14 * depth, depth, _lead(depth, r"\cdot ")))
                 depth += 1
             elif token in _CLOSING or (token == ")" and previous not in _CLOSING):
                 depth -= 1
             elif token in "+-" and at and previous and previous not in ("(", "="):
-                places.append(_Place(at, 4 * depth, depth, _lead(depth, "{}")))
+                places.append(_Place(at, 14 * depth, depth, _lead(depth, "{}")))
             elif token in (r"\operatorname", r"\mathrm") and _after_factor(body, at):
-                places.append(_Place(at, 9 + 4 * depth, depth, _lead(depth, r"\cdot ")))
+                places.append(_Place(at, 7 + 14 * depth, depth, _lead(depth, r"\cdot ")))
         if not token.isspace():
             previous = token
     return places

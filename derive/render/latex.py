@@ -1,0 +1,254 @@
+r"""A derivation as LaTeX that compiles with amsmath and stays within the text width.
+
+A fragment shows the block, its Jacobian, the definitions and the steps; a document wraps any number
+of fragments. Long formulas are broken, see `derive.render.linebreak`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import sympy as sp
+
+from derive.calculus.derivation import Derivation
+from derive.calculus.maps import TokenBlocks
+from derive.calculus.printing import latex, text
+from derive.render.assumptions import activations, assumptions
+from derive.render.chains import Chain, chains, defined, output_of, variants
+from derive.render.linebreak import broken, text_width, width
+from derive.render.paths import BlockName, mixing_blocks, named_token_block, paths
+
+__all__ = [
+    "derivation_latex",
+    "derivation_tex",
+    "derivative_latex",
+    "document_tex",
+    "escaped",
+    "rule_latex",
+]
+
+_LINE = 42.0  # em: the text width of an article in 10 pt with margins of one inch, with some slack
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+}
+_ASCII = str.maketrans({"\u2019": "'", "\u2018": "`", "\u2013": "--", "\u2014": "---"})
+
+
+def escaped(words: str) -> str:
+    r"""Escape text for LaTeX: special characters are printed, not obeyed.
+
+    Examples
+    --------
+    >>> print(escaped("50% of W_O & {x}"))
+    50\% of W\_O \& \{x\}
+    """
+    return "".join(_SPECIAL.get(c, c) for c in words.translate(_ASCII)).replace(
+        r"\textquotedbl{}", "''"
+    )
+
+
+def derivative_latex(of: sp.Basic, by: sp.Basic, i: str = "", j: str = "") -> str:
+    r"""LaTeX of a Jacobian: ``\frac{\partial y}{\partial x}``, of one block with tokens."""
+    above, below = (f"{latex(of)}_{{{i}}}", f"{latex(by)}_{{{j}}}") if i else (latex(of), latex(by))
+    return rf"\frac{{\partial {above}}}{{\partial {below}}}"
+
+
+def rule_latex(D: Derivation, rule: str) -> str:
+    r"""LaTeX of the name of a rule; a quantity in it is set as a formula."""
+    known = {text(v): latex(v) for v in variants(D)}
+    parts = []
+    for name in rule.split(", "):
+        head, of, quantity = name.partition("definition of ")
+        if of and quantity in known:
+            parts.append(f"{escaped(head)}definition of ${known[quantity]}$")
+        else:
+            parts.append(escaped(name))
+    return ", ".join(parts)
+
+
+def derivation_latex(D: Derivation, *, line: float = _LINE, steps: bool = True) -> str:
+    r"""Return a LaTeX fragment: the block, its Jacobian, the definitions, the steps.
+
+    Parameters
+    ----------
+    D : Derivation
+        From `derive.derivation`.
+    line : float, optional
+        Room for one line in em of the surrounding text; 42 suits an article with margins of one
+        inch, 30 one with LaTeX's own margins.
+    steps : bool, optional
+        Whether the steps follow, grouped by the quantity whose differential they find.
+
+    Returns
+    -------
+    str
+        Needs the packages amsmath and amssymb only.
+    """
+    parts = [_heading(D, line), "where", _where(D, line)]
+    parts += [_block(node, line) for node in mixing_blocks(D)]
+    stated = "; ".join(a.latex for a in assumptions(D))
+    parts.append(rf"\noindent Assumptions: {stated}.")
+    if steps:
+        parts += ["", r"\medskip\noindent The derivation, one differential after the other:"]
+        parts.append(_steps(D, line))
+    return "\n".join(parts) + "\n"
+
+
+def derivation_tex(D: Derivation, title: str | None = None) -> str:
+    """Return a complete document with one derivation; see `document_tex`."""
+    heading = f"Jacobian of y = {text(D.block)}"
+    return document_tex(title or heading, [("", derivation_latex(D))])
+
+
+def document_tex(title: str, sections: Iterable[Sequence[str]]) -> str:
+    r"""Return a complete LaTeX document.
+
+    Parameters
+    ----------
+    title : str
+        Plain text; escaped.
+    sections : iterable of (title, latex) or (title, latex, text)
+        The heading and the paragraph `text` are plain text and are escaped; the fragment `latex`
+        is put in as it is. An empty heading starts no section.
+
+    Returns
+    -------
+    str
+        For pdflatex, with the packages amsmath, amssymb and geometry.
+    """
+    body = []
+    for heading, fragment, *words in sections:
+        body += [rf"\section{{{escaped(heading)}}}"] if heading else []
+        body += [escaped(word) + "\n" for word in words if word]
+        body.append(fragment)
+    return "\n".join(
+        [
+            r"\documentclass[10pt]{article}",
+            r"\usepackage[T1]{fontenc}",
+            r"\usepackage{amsmath}",
+            r"\usepackage{amssymb}",
+            r"\usepackage[margin=1in]{geometry}",
+            r"\setlength{\emergencystretch}{3em}",
+            rf"\title{{{escaped(title)}}}",
+            r"\author{}",
+            r"\date{}",
+            r"\begin{document}",
+            r"\maketitle",
+            *body,
+            r"\end{document}",
+            "",
+        ]
+    )
+
+
+def _align(rows: Iterable[str]) -> str:
+    joined = " \\\\\n".join(rows)
+    return f"\\begin{{align*}}\n{joined}\n\\end{{align*}}"
+
+
+def _equation(left: str, right: str, line: float) -> list[str]:
+    """Rows of an alignment at the equality sign, each within the line."""
+    room = line - width(left) - 1.4
+    first, *more = broken(right, room, room)
+    return [f"{left} &= {first}", *(f"&{piece}" for piece in more)]
+
+
+def _heading(D: Derivation, line: float) -> str:
+    y = output_of(D)
+    rows = _equation(latex(y), latex(D.block), line)
+    rows += _equation(derivative_latex(y, D.state), latex(D.jacobian), line)
+    if D.mixes_tokens:
+        block = latex(named_token_block(D))
+        rows += _equation(derivative_latex(y, D.state, "i", "j"), block, line)
+    return _align(rows)
+
+
+def _where(D: Derivation, line: float) -> str:
+    pairs = [(latex(name), latex(value)) for name, value in defined(D)]
+    pairs += [(name, latex(formula)) for _, name, formula in activations(D)]
+    rows: list[str] = []
+    waiting: tuple[str, str] | None = None
+    half = line / 2 - 2
+    lefts = max(width(left) for left, _ in pairs)
+    for left, right in pairs:
+        narrow = lefts + width(right) + 2 <= half and "cases" not in right
+        if waiting and narrow:
+            rows.append(f"{waiting[0]} &= {waiting[1]}, & {left} &= {right}")
+            waiting = None
+        elif narrow:
+            waiting = (left, right)
+        else:
+            rows += [f"{waiting[0]} &= {waiting[1]}"] if waiting else []
+            rows += _equation(left, right, line - max(0.0, lefts - width(left)))
+            waiting = None
+    rows += [f"{waiting[0]} &= {waiting[1]}"] if waiting else []
+    ended = [r + ("" if r.endswith((",", "}")) and "cases" in r else ",") for r in rows]
+    ended = [
+        row if following.startswith("&") else row_with_comma
+        for row, row_with_comma, following in zip(rows, ended, [*rows[1:], ""], strict=True)
+    ]
+    return _align([*ended[:-1], ended[-1].removesuffix(",") + "."])
+
+
+def _block(node: TokenBlocks, line: float) -> str:
+    i_j = node.args[2:]
+    left = latex(BlockName(node.label, *i_j))
+    terms = paths(node)
+    label = max(text_width(name) for _, name in terms) + 2
+    rows = []
+    room = line - width(left) - 1.4 - label
+    for k, (term, name) in enumerate(terms):
+        body = latex(term)
+        sign = "" if k == 0 or body.startswith("-") else "{}+ "
+        first, *more = broken(sign + body, room, room)
+        head = f"{left} &= {first}" if k == 0 else rf"&\quad {first}"
+        lines = [head, *(f"&{piece}" for piece in more)]
+        lines[-1] += rf" && \text{{({name})}}" if name else ""
+        rows += lines
+    return r"\noindent with the token-to-token block" + "\n" + _align(rows)
+
+
+def _steps(D: Derivation, line: float) -> str:
+    groups = [_chain_rows(D, chain, line) for chain in chains(D)]
+    body = " \\\\[1.5ex]\n".join(" \\\\\n".join(rows) for rows in groups)
+    return f"{{\\allowdisplaybreaks\n\\begin{{align*}}\n{body}\n\\end{{align*}}}}"
+
+
+def _chain_rows(D: Derivation, chain: Chain, line: float) -> list[str]:
+    lefts = max((width(latex(c.steps[0].before)) for c in chains(D) if c.steps), default=0.0)
+    lefts = max(lefts, width(derivative_latex(chain.of, D.state)))
+    label = max(_rule_width(step.rule) for step in D.steps)
+    room = line - lefts - label - 3.5
+    rows: list[str] = []
+    for k, step in enumerate(chain.steps):
+        left = latex(step.before) if k == 0 else ""
+        rows += _labelled(left, latex(step.after), rule_latex(D, step.rule), room)
+    if chain.reads_off is not None:
+        left = derivative_latex(chain.of, D.state)
+        rows += _labelled(left, latex(D.jacobian), escaped(chain.reads_off.rule), room)
+    return rows
+
+
+def _labelled(left: str, right: str, rule: str, room: float) -> list[str]:
+    first, *more = broken(right, room, room)
+    rows = [f"{left} &= {first}".strip(), *(f"&{piece}" for piece in more)]
+    rows[-1] += rf" && \text{{({rule})}}"
+    return rows
+
+
+def _rule_width(rule: str) -> float:
+    return text_width(re.sub(r"\[[^\]]*\]", "xx", rule) + "()")

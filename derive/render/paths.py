@@ -1,0 +1,90 @@
+r"""Token-to-token blocks for display: named, and split into value, key and query path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from derive.calculus.atoms import Matrix
+from derive.calculus.blockwise import token_block
+from derive.calculus.derivation import Derivation
+from derive.calculus.maps import JacobianOf, TokenBlocks
+from derive.calculus.printing import latex, text
+from derive.calculus.tensor import Sum, Tensor
+from derive.calculus.tokens import index
+
+__all__ = ["BlockName", "mixing_blocks", "named_token_block", "paths"]
+
+_PATHS = {"W_V": "value path", "W_K": "key path", "W_Q": "query path"}
+
+
+class BlockName(Tensor):
+    r"""The block :math:`[DA(z)]_{ij}` of a Jacobian that mixes tokens, under its name."""
+
+    def __new__(cls, label: JacobianOf, i: sp.Basic, j: sp.Basic) -> BlockName:
+        return sp.Basic.__new__(cls, label, i, j)
+
+    @property
+    def shape(self) -> tuple[sp.Expr, sp.Expr]:
+        """Shape of one block."""
+        return self.args[0].shape
+
+    def _sympystr(self, printer: Any) -> str:
+        label, i, j = self.args
+        return f"{text(label)}[{i},{j}]"
+
+    def _latex(self, printer: Any, **_: Any) -> str:
+        label, *tokens = self.args
+        letters = [latex(t) for t in tokens]
+        glue = "" if all(len(t) == 1 for t in letters) else ","
+        return rf"[{latex(label)}]_{{{glue.join(letters)}}}"
+
+
+def mixing_blocks(D: Derivation) -> tuple[TokenBlocks, ...]:
+    """Return the Jacobians that mix tokens, in the order in which they act."""
+    return tuple(k for k in D.definitions if isinstance(k, TokenBlocks))
+
+
+def named_token_block(D: Derivation) -> sp.Basic:
+    r"""Return :math:`\partial y_i/\partial x_j` with the blocks of each mixing map under a name."""
+    named = {
+        node: TokenBlocks(node.label, BlockName(node.label, *node.args[2:]), *node.args[2:])
+        for node in mixing_blocks(D)
+    }
+    return token_block(D.jacobian.xreplace(named))
+
+
+def paths(node: TokenBlocks) -> tuple[tuple[sp.Basic, str], ...]:
+    """Return the terms of a token-to-token block, each with the name of its path.
+
+    A path is named after the projection that it enters through; the name is empty where there is
+    none.
+    """
+    block = node.block(index("i"), index("j"))
+    terms = block.args if isinstance(block, Sum) else (block,)
+    return tuple((term, _path(term)) for term in terms)
+
+
+def _path(term: sp.Basic) -> str:
+    used = {m.name for m in term.atoms(Matrix)} if term.args else set()
+    inputs = {name: label for name, label in _PATHS.items() if name in _outermost(term, used)}
+    return next(iter(inputs.values())) if len(inputs) == 1 else ""
+
+
+def _outermost(term: sp.Basic, used: set[str]) -> set[str]:
+    """Names of the matrices that occur outside the definitions of lets."""
+    from derive.calculus.let import Let, ScalarLet
+
+    found: set[str] = set()
+
+    def walk(expr: sp.Basic) -> None:
+        if isinstance(expr, Let | ScalarLet):
+            return
+        if isinstance(expr, Matrix) and expr.name in used:
+            found.add(expr.name)
+        for arg in expr.args:
+            walk(arg)
+
+    walk(term)
+    return found
