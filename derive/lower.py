@@ -137,7 +137,23 @@ class Environment:
         self.maps = dict(maps or {})
         self.sizes: dict[sp.Basic, int] = {}
         self._memo: dict[sp.Basic, Value] = {}
+        self._seen: set[sp.Basic] = set()
         self._arrays: dict[str, np.ndarray] = {}
+
+    def prepare(self, expr: sp.Basic) -> None:
+        """Give the dimensions in an expression their sizes, from the state and the weights."""
+        if expr in self._seen:
+            return
+        self._seen.add(expr)
+        if isinstance(expr, State):
+            self.bind(expr.shape[0], self.state.shape[1], f"state {expr.name}")
+        elif isinstance(expr, At) and isinstance(expr.family, Vector | Matrix):
+            self._named(expr.family, (str(expr.position),))
+        elif isinstance(expr, Vector | Matrix):
+            self._named(expr, ())
+        else:
+            for arg in expr.args:
+                self.prepare(arg)
 
     def weight(self, name: str, ndim: int) -> np.ndarray:
         """Return a weight of the given number of axes.
@@ -327,7 +343,9 @@ class Environment:
                 )
             return Value((TOKEN,), out[..., None])
         body = mapping.body(argument)
-        assert body is not None
+        if body is None:
+            raise UnknownNodeError(f"evaluate: the map {mapping.name} has no body")
+        self.prepare(body.output)
         value = self(body.output)
         return value.renamed(str(TOKENS[0]), TOKEN) if mapping.mixes_tokens else value
 
@@ -502,6 +520,7 @@ def evaluate(
         As the message says.
     """
     env = Environment(weights, state, maps)
+    env.prepare(expr)
     out = np.array(env._family(env(expr)))
     return out[0] if np.ndim(state) == 1 else out
 
@@ -534,7 +553,9 @@ def lower(
     ShapeError, WeightError, DomainError, UnknownNodeError
         As the message says.
     """
-    return Lowering(Environment(weights, state, maps))(expr)
+    env = Environment(weights, state, maps)
+    env.prepare(expr)
+    return Lowering(env)(expr)
 
 
 class Lowering:
@@ -560,7 +581,7 @@ class Lowering:
         return Zero(self.env.tokens, *(self._size(s) for s in expr.shape))
 
     def _size(self, symbol: sp.Expr) -> int:
-        if symbol not in self.env.sizes and symbol.is_Symbol:
+        if symbol.is_Symbol and symbol not in self.env.sizes:  # an identity without a state
             self.env.bind(symbol, self.env.state.shape[1], "state")
         return self.env.size(symbol)
 

@@ -155,7 +155,8 @@ def read_gpt2_block(block: Any, tokens: int, mask: npt.NDArray[np.bool_] | None)
     Raises
     ------
     UnknownNodeError
-        When it has cross-attention, a replaced part or an activation that is not known.
+        When it has cross-attention, a replaced part or an activation that is not known, or holds a
+        causal mask of its own (as early releases of transformers 5 do) and `mask` is not causal.
     """
     if hasattr(block, "crossattention"):
         raise refuse(block, "add_cross_attention", "False", True)
@@ -168,6 +169,9 @@ def read_gpt2_block(block: Any, tokens: int, mask: npt.NDArray[np.bool_] | None)
         scale /= attention.layer_idx + 1
     own = mask is None
     allowed = causal_mask(tokens) if mask is None else mask
+    if "bias" in dict(attention.named_buffers()) and not is_causal(allowed, own=True):
+        # The first releases of transformers 5 mask later keys themselves, whatever mask is passed.
+        raise refuse(block, "attn.bias, a causal mask of its own", "a causal mask", "another mask")
     stacked, bias = linear(attention.c_attn, transposed=True)
     query, key, value = zip(np.split(stacked, 3), np.split(bias, 3), strict=True)
     w_1, b_1 = linear(block.mlp.c_fc, transposed=True)

@@ -331,7 +331,9 @@ def _check_untouched(module: Any) -> None:
     """Refuse what changes a module's map without changing its class: hooks, a replaced forward."""
     for path, m in module.named_modules():
         where = f"{type(module).__name__}: part {path!r}" if path else type(module).__name__
-        if "forward" in vars(m):
+        replaced = vars(m).get("forward")
+        # Recording may leave the class's own forward behind as an attribute; that is no change.
+        if replaced is not None and getattr(replaced, "__func__", None) is not type(m).forward:
             raise UnknownNodeError(
                 f"{where}: expected the class's own forward, got one replaced on the instance"
             )

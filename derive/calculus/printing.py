@@ -233,7 +233,7 @@ def _split_scalar(expr: sp.Basic) -> tuple[list[sp.Basic], list[sp.Basic], list[
             below += [sp.Integer(factor.q)] if factor.q != 1 else []
         elif factor.is_Pow and factor.exp.is_Rational and factor.exp.is_negative:
             below.append(factor.base**-factor.exp)
-        elif isinstance(factor, Inner) or _is_differential(factor) or _is_index_sum(factor):
+        elif isinstance(factor, Inner | sp.Add) or _is_differential(factor) or _is_index_sum(factor):
             behind.append(factor)
         elif factor.is_Function and not isinstance(factor, sp.KroneckerDelta):
             behind.append(factor)
@@ -241,7 +241,15 @@ def _split_scalar(expr: sp.Basic) -> tuple[list[sp.Basic], list[sp.Basic], list[
             above.append(factor)
     for side in (above, below):
         side.sort(key=lambda f: (not f.is_Number, bool(f.is_Add), f.is_Pow, str(f)))
-    behind.sort(key=lambda f: (_is_differential(f), _is_index_sum(f), isinstance(f, Inner), str(f)))
+    behind.sort(
+        key=lambda f: (
+            _is_differential(f),
+            _is_index_sum(f),
+            isinstance(f, Inner),
+            not f.is_Add,
+            str(f),
+        )
+    )
     return above, below, behind
 
 
@@ -339,7 +347,7 @@ def _juxtaposed(parts: list[str]) -> str:
     for part in parts:
         if out:
             upright = part.startswith((r"\mathrm{d}", r"\mathrm{D}"))
-            meeting = out.endswith(")") and part.startswith(("(", r"\big", r"\Big"))
+            meeting = out.endswith(")") and part.startswith(("(", r"\big", r"\Big", r"\frac"))
             out += r"\," if upright or meeting else " "
         out += part
     return out

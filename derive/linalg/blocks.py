@@ -10,11 +10,12 @@ import numpy as np
 from derive.linalg.arrays import Array
 from derive.linalg.composition import Chain, Sum
 from derive.linalg.contraction import Contraction
+from derive.linalg.diagonal_plus_low_rank import diagonal_plus_low_rank
 from derive.linalg.operator import Operator
 from derive.linalg.tensor import contract
 from derive.linalg.tokenwise import Dense, Diagonal, Identity, LowRank, Scaling
 
-__all__ = ["is_cheap", "shared_blocks"]
+__all__ = ["shared_blocks"]
 
 # The order of a product of matrices is found exactly, in cubic time, for up to this many.
 _EXACT_FACTORS = 24
@@ -64,43 +65,69 @@ def _entries(op: Identity | Scaling | Diagonal) -> Array:
 
 @shared_blocks.register
 def _(op: Chain) -> Array:
-    if not op.factors:
-        return np.eye(op.rows)[None]
-    return _ordered_product(_matrices(op.factors))
+    factors = op.factors
+    stop = len(factors)
+    while stop and _applies(factors[stop - 1]):
+        stop -= 1
+    start = 0
+    while start < stop and _applies(factors[start]):
+        start += 1
+    if start == stop:
+        return _apply_left(factors, np.eye(op.cols)[None])
+    matrices = _matrices(factors[start:stop])
+    # What is cheap at the ends goes to the smaller of the end matrix and the finished product.
+    size = matrices[0].shape[1] * matrices[-1].shape[2]
+    early_right = matrices[-1][0].size < size
+    early_left = matrices[0][0].size < size
+    if early_right:
+        matrices[-1] = _apply_right(matrices[-1], factors[stop:])
+    if early_left:
+        matrices[0] = _apply_left(factors[:start], matrices[0])
+    product = _ordered_product(matrices)
+    if not early_right:
+        product = _apply_right(product, factors[stop:])
+    return product if early_left else _apply_left(factors[:start], product)
 
 
-def is_cheap(op: Operator) -> bool:
-    """Whether applying the operator costs much less than a product with its blocks."""
-    return 2 * op._work < op.rows * op.cols
+def _applies(op: Operator) -> bool:
+    """Whether applying the operator costs much less than a product with its blocks.
+
+    A low-rank factor is two thin matrices instead.
+    """
+    return not isinstance(op, LowRank) and 2 * op._work < op.rows * op.cols
 
 
 def _matrices(factors: Sequence[Operator]) -> list[Array]:
-    """Turn the factors of a chain into matrices with the same product.
+    """Turn factors, the last not cheap, into matrices with the same product.
 
-    A low-rank factor becomes two thin matrices; any other cheap factor is applied to the matrix
-    on its right, or on its left if there is none.
+    A low-rank factor becomes two thin matrices; a cheap one is applied to the matrix on its
+    right.
     """
     matrices: list[Array] = []
-    waiting: Operator | None = None
     for factor in reversed(factors):
         if isinstance(factor, LowRank):
-            parts = [factor.right.transpose(0, 2, 1), factor.left]
-        elif is_cheap(factor):
-            if matrices:
-                matrices[-1] = factor._apply(matrices[-1])
-            else:
-                waiting = factor if waiting is None else Chain(factor, waiting)
-            continue
+            matrices += [factor.right.transpose(0, 2, 1), factor.left]
+        elif _applies(factor):
+            matrices[-1] = factor._apply(matrices[-1])
         else:
-            parts = [shared_blocks(factor)]
-        matrices.extend(parts)
-        if waiting is not None:
-            first = matrices[0].transpose(0, 2, 1)
-            matrices[0] = waiting._transposed._apply(first).transpose(0, 2, 1)
-            waiting = None
-    if waiting is not None:
-        matrices.append(waiting._apply(np.eye(waiting.cols)[None]))
+            matrices.append(shared_blocks(factor))
     return matrices[::-1]
+
+
+def _apply_left(factors: Sequence[Operator], matrix: Array) -> Array:
+    for factor in reversed(factors):
+        matrix = factor._apply(matrix)
+    return matrix
+
+
+def _apply_right(matrix: Array, factors: Sequence[Operator]) -> Array:
+    if not factors:
+        return matrix
+    form = diagonal_plus_low_rank(Chain(*factors))
+    if form is not None:
+        return form.multiplied_by(matrix)
+    columns = matrix.transpose(0, 2, 1)
+    return Chain(*factors)._transposed._apply(columns).transpose(0, 2, 1)
 
 
 def _ordered_product(matrices: list[Array]) -> Array:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 import numpy as np
 
 from derive.linalg.arrays import Array
-from derive.linalg.blocks import is_cheap, shared_blocks
+from derive.linalg.blocks import shared_blocks
 from derive.linalg.composition import Chain, Sum
 from derive.linalg.contraction import Contraction, Term, mixes
+from derive.linalg.diagonal_plus_low_rank import DiagonalPlusLowRank, diagonal_plus_low_rank
 from derive.linalg.operator import Operator
-from derive.linalg.tensor import Labelled, contract, contract_pair, reduce_to_pair
+from derive.linalg.tensor import Labelled, Labels, contract, contract_pair, reduce_to_pair
 from derive.linalg.tokenwise import Dense
 
 __all__ = ["token_grid"]
 
+_GRID: Labels = ("i", "r", "j", "c")
 # Entries of the block rows that are in work at one time: they should stay in cache.
-_ROWS_IN_WORK = 2**18
+_ENTRIES_IN_WORK = 2**17
 
 
 def token_grid(op: Operator) -> Array:
@@ -44,7 +45,7 @@ def _accumulate(factors: tuple[Operator, ...], grid: Array) -> None:
         return
     left, middle, right = factors[: mixing[0]], factors[mixing[0]], factors[mixing[0] + 1 :]
     if isinstance(middle, Sum):
-        left, right = _merged(left), _merged_before_cheap(right)
+        left, right = _merged(left), _merged_before_simple(right)
         alone = [term for term in middle.terms if term.tokenwise]
         if alone:
             _accumulate((*left, Sum(*alone), *right), grid)
@@ -53,7 +54,7 @@ def _accumulate(factors: tuple[Operator, ...], grid: Array) -> None:
                 _accumulate((*left, *_factors(term), *right), grid)
     elif not isinstance(middle, Contraction):
         _accumulate_applied(left, middle, right, grid)
-    elif all(map(is_cheap, left)) and not all(map(is_cheap, right)):
+    elif all(map(_simple, left)) and not all(map(_simple, right)):
         # Block rows absorb what stands on their left; here the matrices stand on the right.
         _accumulate_contraction(
             _transposed(right), middle._transposed, _transposed(left), grid.transpose(2, 3, 0, 1)
@@ -67,18 +68,39 @@ def _transposed(factors: tuple[Operator, ...]) -> tuple[Operator, ...]:
 
 
 def _merged(factors: tuple[Operator, ...]) -> tuple[Operator, ...]:
-    """Multiply tokenwise factors out, unless each is cheap to apply."""
-    if len(factors) < 2 or all(map(is_cheap, factors)):
+    """Multiply tokenwise factors out, unless each is a diagonal plus a low rank."""
+    if all(map(_simple, factors)) or (len(factors) == 1 and isinstance(factors[0], Dense)):
         return factors
     return (Dense(shared_blocks(Chain(*factors)), factors[0].tokens),)
 
 
-def _merged_before_cheap(factors: tuple[Operator, ...]) -> tuple[Operator, ...]:
-    """Multiply out all but the cheap factors at the right end."""
-    split = len(factors)
-    while split and is_cheap(factors[split - 1]):
-        split -= 1
-    return (*_merged(factors[:split]), *factors[split:])
+def _merged_before_simple(factors: tuple[Operator, ...]) -> tuple[Operator, ...]:
+    """Multiply out all but the right end that is a diagonal plus a low rank."""
+    before, _ = _split_simple(factors)
+    return (*_merged(before), *factors[len(before) :])
+
+
+def _split_simple(
+    factors: tuple[Operator, ...],
+) -> tuple[tuple[Operator, ...], DiagonalPlusLowRank | None]:
+    """Split off the longest right end that is a diagonal plus a low rank."""
+    form: DiagonalPlusLowRank | None = None
+    for split in range(len(factors), 0, -1):
+        part = diagonal_plus_low_rank(factors[split - 1])
+        joined = part if part is None or form is None else part @ form
+        if joined is None or not _thin(joined):
+            return factors[:split], form
+        form = joined
+    return (), form
+
+
+def _simple(factor: Operator) -> bool:
+    form = diagonal_plus_low_rank(factor)
+    return form is not None and _thin(form)
+
+
+def _thin(form: DiagonalPlusLowRank) -> bool:
+    return 4 * form.rank <= form.diagonal.shape[1]
 
 
 def _accumulate_contraction(
@@ -90,35 +112,73 @@ def _accumulate_contraction(
     """Add ``left @ middle @ right``, a few block rows at a time.
 
     The matrices beside the contraction become factors of its terms, so that they meet the
-    smallest operand; the cheap factors at the right end are applied to the finished block rows.
+    smallest operand. What is a diagonal plus a low rank at the right end is applied to the
+    finished block rows.
     """
-    split = len(right)
-    while split and is_cheap(right[split - 1]):
-        split -= 1
-    beside, last = right[:split], right[split:]
-    terms = [_absorb(left, term, beside) for term in middle.terms]
-    tokens, rows, _, _ = grid.shape
-    cols = last[0].rows if last else grid.shape[3]
-    pairs = [reduce_to_pair(term, ("i", "r", "j", "c")) for term in terms if mixes(term)]
+    beside, last = _split_simple(right)
+    outside = shared_blocks(Chain(*left)) if left else None
+    inside = shared_blocks(Chain(*beside)) if beside else None
+    terms = [_absorb(outside, term, inside) for term in middle.terms]
+    pairs = [reduce_to_pair(term, _GRID) for term in terms if mixes(term)]
     alone = [contract(term, ("i", "r", "c")) for term in terms if not mixes(term)]
-    finish = Chain(*last)._transposed if last else None
-    step = max(1, _ROWS_IN_WORK // (rows * tokens * cols))
+    tokens, rows, _, cols = grid.shape
+    step = min(tokens, max(1, _ENTRIES_IN_WORK // (rows * tokens * cols)))
+    work = np.empty((step, rows, tokens, cols))
     for start in range(0, tokens, step):
-        part = slice(start, min(start + step, tokens))
-        count = part.stop - part.start
-        here = [_rows_of(pair, part) for pair in pairs]
-        block = contract_pair(here[0], ("i", "r", "j", "c"))
-        for pair in here[1:]:
-            block = block + contract_pair(pair, ("i", "r", "j", "c"))
-        if alone:
-            block = np.array(block)
-            block[np.arange(count), :, np.arange(start, part.stop), :] += reduce(
-                np.add, (blocks[part] for blocks in alone)
-            )
-        if finish is not None:
-            columns = finish._apply(block.transpose(2, 3, 0, 1).reshape(tokens, cols, count * rows))
-            block = columns.reshape(tokens, finish.rows, count, rows).transpose(2, 3, 0, 1)
+        count = min(step, tokens - start)
+        part, block = slice(start, start + count), work[:count]
+        _fill(block, [_rows_of(pair, part) for pair in pairs])
+        for blocks in alone:
+            block[np.arange(count), :, np.arange(start, start + count), :] += blocks[part]
+        if last is not None:
+            last.multiply_rows(block.reshape(count * rows, tokens, cols))
         grid[part] += block
+
+
+def _fill(block: Array, pairs: Sequence[Sequence[Labelled]]) -> None:
+    """Write the sum of the terms to ``block``, with axes i, r, j, c.
+
+    Where one operand of each term carries j and the other c, all terms are one matrix product
+    per output component: sum over s of X[i, r, j, s] Y[i, r, s, c], s running over the summed
+    labels of every term.
+    """
+    outer = [sides for pair in pairs if (sides := _outer_sides(pair)) is not None]
+    rest = [pair for pair in pairs if _outer_sides(pair) is None]
+    count, rows = block.shape[:2]
+    if outer:
+        xs = [_matrix(x, summed, "j", (count, rows)) for x, _, summed in outer]
+        ys = [_matrix(y, summed, "c", (count, rows)) for _, y, summed in outer]
+        x = np.concatenate(xs, axis=3) if len(xs) > 1 else xs[0]
+        y = np.concatenate(ys, axis=3) if len(ys) > 1 else ys[0]
+        np.matmul(x, y.transpose(0, 1, 3, 2), out=block)
+    else:
+        block[...] = 0.0
+    for pair in rest:
+        block += contract_pair(pair, _GRID)
+
+
+def _outer_sides(pair: Sequence[Labelled]) -> tuple[Labelled, Labelled, Labels] | None:
+    """Return the operand with j, the operand with c and the labels they sum, if they are two."""
+    if len(pair) != 2:
+        return None
+    x, y = pair if "j" in pair[0][1] else pair[::-1]
+    if "c" in x[1] or "j" in y[1]:
+        return None
+    summed = tuple(label for label in x[1] if label not in _GRID)
+    return (x, y, summed) if set(summed) == set(y[1]).difference(_GRID) else None
+
+
+def _matrix(operand: Labelled, summed: Labels, free: str, batch: tuple[int, int]) -> Array:
+    """Return the operand with axes i, r, free, summed, repeated along i and r if it has none."""
+    array, labels = operand
+    axes = tuple(s for s in ("i", "r", free, *summed) if s in labels)
+    array = array.transpose([labels.index(s) for s in axes])
+    width = array.shape[axes.index(free)]
+    leading = tuple(
+        size if label in labels else 1 for label, size in zip(("i", "r"), batch, strict=True)
+    )
+    matrix = array.reshape((*leading, width, -1))
+    return np.broadcast_to(matrix, (*batch, *matrix.shape[2:]))
 
 
 def _rows_of(pair: Sequence[Labelled], part: slice) -> list[Labelled]:
@@ -129,17 +189,16 @@ def _rows_of(pair: Sequence[Labelled], part: slice) -> list[Labelled]:
     ]
 
 
-def _absorb(left: tuple[Operator, ...], term: Term, right: tuple[Operator, ...]) -> Term:
-    """Make the tokenwise factors beside a term into factors of it."""
-    token = "j" if mixes(term) else "i"
+def _absorb(left: Array | None, term: Term, right: Array | None) -> Term:
+    """Make the blocks beside a term into factors of it."""
     names: dict[str, str] = {}
     beside: list[Labelled] = []
-    if left:
+    if left is not None:
         names["r"] = "*r"
-        beside.append(_labelled(shared_blocks(Chain(*left)), "i", "r", "*r"))
-    if right:
+        beside.append(_labelled(left, "i", "r", "*r"))
+    if right is not None:
         names["c"] = "*c"
-        beside.append(_labelled(shared_blocks(Chain(*right)), token, "*c", "c"))
+        beside.append(_labelled(right, "j" if mixes(term) else "i", "*c", "c"))
     inside = [(array, tuple(names.get(s, s) for s in labels)) for array, labels in term]
     return (*beside, *inside)
 

@@ -104,8 +104,8 @@ def _of_map(mapping: Map) -> Iterator[Assumption]:
             value = sp.Float(eps, 3) if not eps.is_Integer else eps
             yield both("@ has #, kept", f"eps = {value}", rf"$\epsilon = {latex(value)}$")
         else:
-            yield both("# of @ is kept: exact for every # > 0",
-                       text(eps), f"${latex(eps)}$")
+            yield both("@ is exact for every #, which is kept",
+                       f"{text(eps)} > 0", f"${latex(eps)} > 0$")
         kept = {"gain": mapping.has_gain, "bias": mapping.has_bias}
         parts = [f"{k} kept" if v else f"no {k}" for k, v in kept.items()]
         drop = " (a bias does not enter the Jacobian)" if mapping.has_bias else ""
@@ -127,9 +127,9 @@ def _of_map(mapping: Map) -> Iterator[Assumption]:
         elif mapping.masked:
             yield both("# is a given mask of zeros and ones", "m[i,j]", "$m_{ij}$")
         if mapping.rotary:
-            yield both("# rotates queries and keys by the position of token i; it is orthogonal",
+            yield both("the rotation # turns queries and keys by their position; it is orthogonal",
                        "R[i]", "$R_{i}$")
     elif mapping.is_abstract:
         alone = "mixes tokens" if mapping.mixes_tokens else "acts on each token alone"
-        yield both(f"@ is differentiable and {alone}; # is its Jacobian at u",
-                   f"D{name}(u)", rf"$\mathrm{{D}}{latex_name(name)}(u)$")
+        yield both(f"@ is differentiable and {alone}; its Jacobian is #",
+                   f"D{name}", rf"$\mathrm{{D}}{latex_name(name)}$")

@@ -28,7 +28,8 @@ __all__ = [
     "rule_latex",
 ]
 
-_LINE = 42.0  # em: the text width of an article in 10 pt with margins of one inch, with some slack
+_LINE = 45.0  # em: the text width of an article in 10 pt with margins of one inch, with some slack
+_LABEL = 10.0  # em: room for the names of rules beside a step
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -88,7 +89,7 @@ def derivation_latex(D: Derivation, *, line: float = _LINE, steps: bool = True) 
     D : Derivation
         From `derive.derivation`.
     line : float, optional
-        Room for one line in em of the surrounding text; 42 suits an article with margins of one
+        Room for one line in em of the surrounding text; 45 suits an article with margins of one
         inch, 30 one with LaTeX's own margins.
     steps : bool, optional
         Whether the steps follow, grouped by the quantity whose differential they find.
@@ -98,14 +99,14 @@ def derivation_latex(D: Derivation, *, line: float = _LINE, steps: bool = True) 
     str
         Needs the packages amsmath and amssymb only.
     """
-    parts = [_heading(D, line), "where", _where(D, line)]
+    parts = [r"\begingroup\allowdisplaybreaks", _heading(D, line), "where", _where(D, line)]
     parts += [_block(node, line) for node in mixing_blocks(D)]
     stated = "; ".join(a.latex for a in assumptions(D))
     parts.append(rf"\noindent Assumptions: {stated}.")
     if steps:
         parts += ["", r"\medskip\noindent The derivation, one differential after the other:"]
         parts.append(_steps(D, line))
-    return "\n".join(parts) + "\n"
+    return "\n".join([*parts, r"\endgroup", ""])
 
 
 def derivation_tex(D: Derivation, title: str | None = None) -> str:
@@ -138,7 +139,6 @@ def document_tex(title: str, sections: Iterable[Sequence[str]]) -> str:
     return "\n".join(
         [
             r"\documentclass[10pt]{article}",
-            r"\usepackage[T1]{fontenc}",
             r"\usepackage{amsmath}",
             r"\usepackage{amssymb}",
             r"\usepackage[margin=1in]{geometry}",
@@ -224,31 +224,50 @@ def _block(node: TokenBlocks, line: float) -> str:
 
 def _steps(D: Derivation, line: float) -> str:
     groups = [_chain_rows(D, chain, line) for chain in chains(D)]
-    body = " \\\\[1.5ex]\n".join(" \\\\\n".join(rows) for rows in groups)
-    return f"{{\\allowdisplaybreaks\n\\begin{{align*}}\n{body}\n\\end{{align*}}}}"
+    body = " \\\\[1.5ex]\n".join(" \\\\\n".join(steps) for steps in groups)
+    return f"\\begin{{align*}}\n{body}\n\\end{{align*}}"
 
 
 def _chain_rows(D: Derivation, chain: Chain, line: float) -> list[str]:
     lefts = max((width(latex(c.steps[0].before)) for c in chains(D) if c.steps), default=0.0)
     lefts = max(lefts, width(derivative_latex(chain.of, D.state)))
-    label = max(_rule_width(step.rule) for step in D.steps)
-    room = line - lefts - label - 3.5
-    rows: list[str] = []
+    label = max(text_width(_bare(p)) for step in D.steps for p in _pieces(step.rule)) + 1
+    room = line - lefts - label - 3.2
+    rows: list[str] = []  # one entry for each step
     for k, step in enumerate(chain.steps):
         left = latex(step.before) if k == 0 else ""
-        rows += _labelled(left, latex(step.after), rule_latex(D, step.rule), room)
+        rows.append(_labelled(D, left, latex(step.after), step.rule, room))
     if chain.reads_off is not None:
         left = derivative_latex(chain.of, D.state)
-        rows += _labelled(left, latex(D.jacobian), escaped(chain.reads_off.rule), room)
+        rows.append(_labelled(D, left, latex(D.jacobian), chain.reads_off.rule, room))
     return rows
 
 
-def _labelled(left: str, right: str, rule: str, room: float) -> list[str]:
+def _labelled(D: Derivation, left: str, right: str, rule: str, room: float) -> str:
+    """Rows of one step, its rules beside the last of them; many rules take several rows."""
     first, *more = broken(right, room, room)
     rows = [f"{left} &= {first}".strip(), *(f"&{piece}" for piece in more)]
-    rows[-1] += rf" && \text{{({rule})}}"
-    return rows
+    labels = [rule_latex(D, piece) for piece in _pieces(rule)]
+    labels = [*(f"{label}," for label in labels[:-1]), f"{labels[-1]})"]
+    labels[0] = f"({labels[0]}"
+    start = max(0, len(rows) - len(labels))
+    rows += ["&"] * (start + len(labels) - len(rows))
+    for k, label in enumerate(labels, start):
+        rows[k] += rf" && \text{{{label}}}"
+    return " \\\\*\n".join(rows)  # no page break inside a step
 
 
-def _rule_width(rule: str) -> float:
-    return text_width(re.sub(r"\[[^\]]*\]", "xx", rule) + "()")
+def _pieces(rule: str) -> list[str]:
+    """The names of several rules, as many on a line as fit beside a formula."""
+    lines: list[str] = []
+    for name in rule.split(", "):
+        if lines and text_width(f"{lines[-1]}, {name}") <= _LABEL:
+            lines[-1] += f", {name}"
+        else:
+            lines.append(name)
+    return lines
+
+
+def _bare(rule: str) -> str:
+    """What a rule is as wide as: the indices of a quantity stand below it."""
+    return re.sub(r"\[[^\]]*\]", "xx", rule)

@@ -198,6 +198,8 @@ def _places(body: str) -> list[_Place]:
                 depth -= 1
             elif token in "+-" and at and previous and previous not in ("(", "="):
                 places.append(_Place(at, 14 * depth, depth, _lead(depth, "{}")))
+            elif token in (r"\frac", r"\tfrac") and _after_factor(body, at):
+                places.append(_Place(at, 3 + 14 * depth, depth, _lead(depth, r"\cdot ")))
             elif token in (r"\operatorname", r"\mathrm") and _after_factor(body, at):
                 places.append(_Place(at, 7 + 14 * depth, depth, _lead(depth, r"\cdot ")))
         if not token.isspace():

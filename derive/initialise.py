@@ -1,0 +1,175 @@
+r"""Random weights for a block, by the names and shapes that its expression asks for.
+
+Matrices are :math:`\mathcal N(0, \text{std}^2/\text{fan-in})`, gains 1, biases 0: the usual
+initialisation, stated here because depth laws depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from derive import symbols
+from derive.calculus.atoms import Matrix, Vector
+from derive.calculus.maps import Apply, Map
+from derive.calculus.tokens import At
+from derive.errors import DomainError, WeightError
+
+__all__ = ["initial_weights", "parameters", "random_state"]
+
+
+def parameters(block: sp.Basic) -> dict[str, tuple[Any, ...]]:
+    """Return the weights that a block needs: name to symbolic shape, index axes in front.
+
+    Parameters
+    ----------
+    block : expression
+        A block; the bodies of its maps are looked into.
+
+    Returns
+    -------
+    dict from str to tuple of sympy.Expr
+        For example ``{"gain": (d,), "W_1": (f, d), "W_Q": (H, d_h, d)}``.
+    """
+    found: dict[str, tuple[Any, ...]] = {}
+    for node in _nodes(block):
+        if isinstance(node, At) and isinstance(node.family, Vector | Matrix):
+            axis = symbols.H if str(node.position).startswith("h") else symbols.n
+            found[node.family.name] = (axis, *_shape(node.family))
+        elif isinstance(node, Vector | Matrix):
+            found.setdefault(node.name, _shape(node))
+    return found
+
+
+def _shape(node: Vector | Matrix) -> tuple[Any, ...]:
+    return node.shape if isinstance(node, Matrix) else node.shape[:1]
+
+
+def _nodes(expr: sp.Basic, seen: set[sp.Basic] | None = None) -> Iterator[sp.Basic]:
+    """Yield every node once, bodies of maps included; the family of an indexed weight is skipped."""
+    seen = set() if seen is None else seen
+    if expr in seen or isinstance(expr, Map):
+        return
+    seen.add(expr)
+    yield expr
+    if isinstance(expr, At) and isinstance(expr.family, Vector | Matrix):
+        return
+    if isinstance(expr, Apply):
+        body = expr.mapping.body(expr.argument)
+        if body is not None:
+            yield from _nodes(body.output, seen)
+    for arg in expr.args:
+        yield from _nodes(arg, seen)
+
+
+def initial_weights(
+    block: sp.Basic,
+    *,
+    width: int,
+    hidden: int | None = None,
+    heads: int = 4,
+    tokens: int = 1,
+    std: float = 1.0,
+    eps: float = 1e-5,
+    seed: int = 0,
+    values: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    r"""Draw weights for one copy of a block.
+
+    Parameters
+    ----------
+    block : expression
+        The block.
+    width : int
+        Features ``d``, at least 2.
+    hidden : int, optional
+        Hidden width ``f``, ``4 d`` by default.
+    heads : int
+        Attention heads; must divide `width`.
+    tokens : int
+        Number of tokens ``n``.
+    std : float
+        Matrices have entries :math:`\mathcal N(0, \text{std}^2/\text{fan-in})`; fan-in is the
+        number of columns, for the output projection of attention ``heads * d_h``.
+    eps : float
+        Value of the symbol ``eps``.
+    seed : int
+        Seed.
+    values : mapping, optional
+        Values of other scalar symbols, such as ``alpha``.
+
+    Returns
+    -------
+    dict from str to array or float
+
+    Raises
+    ------
+    DomainError
+        If a size is out of range.
+    WeightError
+        If the block has a scalar symbol without a value.
+    """
+    for name, size, least in (("width", width, 2), ("tokens", tokens, 1), ("heads", heads, 1)):
+        if size < least:
+            raise DomainError(f"{name}: expected at least {least}, got {size}")
+    needed = parameters(block)
+    if any(symbols.H in shape for shape in needed.values()) and width % heads:
+        raise DomainError(f"heads: expected a divisor of the width {width}, got {heads}")
+    sizes = {
+        symbols.d: width,
+        symbols.f: 4 * width if hidden is None else hidden,
+        symbols.H: heads,
+        symbols.d_h: max(width // heads, 1),
+        symbols.n: tokens,
+    }
+    rng = np.random.default_rng(seed)
+    weights: dict[str, Any] = {"eps": float(eps), **(values or {})}
+    for name in sorted(needed):
+        shape = tuple(int(sp.sympify(s).subs(sizes)) for s in needed[name])
+        weights[name] = _draw(name, shape, rng, std)
+    missing = {s.name for s in _scalars(block)} - set(weights)
+    if missing:
+        raise WeightError(f"values: no value for the scalar {', '.join(sorted(missing))}")
+    return weights
+
+
+def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator, std: float) -> np.ndarray:
+    stem = name.split("_")[0]
+    if stem == "gain":
+        return np.ones(shape)
+    if stem in ("bias", "b"):
+        return np.zeros(shape)
+    if stem == "R":
+        return _rotations(*shape[:2])
+    fan_in = shape[0] * shape[-1] if name == "W_O" else shape[-1]
+    return rng.normal(size=shape) * (std / np.sqrt(fan_in))
+
+
+def _rotations(tokens: int, width: int) -> np.ndarray:
+    """Rotary matrices of base 10000 in the half-split convention; an odd last feature stays."""
+    half = width // 2
+    angles = np.arange(tokens)[:, None] * 10000.0 ** (-np.arange(half) / max(half, 1))
+    out = np.tile(np.eye(width), (tokens, 1, 1))
+    k = np.arange(half)
+    out[:, k, k] = out[:, k + half, k + half] = np.cos(angles)
+    out[:, k + half, k] = np.sin(angles)
+    out[:, k, k + half] = -np.sin(angles)
+    return out
+
+
+def _scalars(block: sp.Basic) -> set[sp.Symbol]:
+    known = {symbols.d, symbols.f, symbols.H, symbols.d_h, symbols.n, symbols.eps}
+    free: set[sp.Basic] = set()
+    for node in _nodes(block):
+        if isinstance(node, sp.Symbol) and not node.is_integer:
+            free.add(node)
+    return {s for s in free if isinstance(s, sp.Symbol)} - known
+
+
+def random_state(width: int, tokens: int = 1, seed: int = 0) -> np.ndarray:
+    """Return a state of independent standard normal features, ``(tokens, width)``."""
+    return np.random.default_rng(seed).normal(size=(tokens, width))
+
