@@ -15,6 +15,7 @@ import sympy as sp
 from derive import symbols
 from derive.calculus.atoms import Matrix, Vector
 from derive.calculus.maps import Apply, Map
+from derive.calculus.pointwise import Activation
 from derive.calculus.tokens import At
 from derive.errors import DomainError, WeightError
 
@@ -51,7 +52,7 @@ def _shape(node: Vector | Matrix) -> tuple[Any, ...]:
 def _nodes(expr: sp.Basic, seen: set[sp.Basic] | None = None) -> Iterator[sp.Basic]:
     """Yield every node once, bodies of maps included; the family of an indexed weight is skipped."""
     seen = set() if seen is None else seen
-    if expr in seen or isinstance(expr, Map):
+    if expr in seen or isinstance(expr, Map | Activation):
         return
     seen.add(expr)
     yield expr

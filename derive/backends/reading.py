@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from derive.backends.anatomy import check_untouched, qualified_name
 from derive.backends.autodiff import check_weights
 from derive.backends.extras import load_torch
 from derive.backends.real_block import RealBlock
 from derive.errors import DomainError, ShapeError, UnknownNameError, UnknownNodeError
 
-__all__ = [
-    "Reader",
-    "additive_mask",
-    "array",
-    "causal_mask",
-    "check_anatomy",
-    "heads_of",
-    "is_causal",
-    "known_modules",
-    "linear",
-    "norm_affine",
-    "read_block",
-    "refuse",
-    "register_reader",
-]
+__all__ = ["Reader", "known_modules", "read_block", "register_reader"]
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
-FloatArray: TypeAlias = npt.NDArray[np.float64]
 Reader: TypeAlias = Callable[[Any, int, "BoolArray | None"], RealBlock]
 """From a float64 module in eval mode, the number of tokens and the mask (None: the block's own)."""
 
 _READERS: dict[str, Reader] = {}
-_DROPOUT = "torch.nn.modules.dropout.Dropout"
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-# Hooks that transformers itself leaves on a model's layers; they only record.
-_RECORDING_HOOKS = {"transformers.utils.output_capturing"}
 
 
 def read_block(
@@ -91,7 +73,7 @@ def read_block(
     n = _tokens(x, tokens)
     allowed = None if mask is None else _checked_mask(mask, n)
     check_weights(module)
-    _check_untouched(module)
+    check_untouched(module)
     with torch.inference_mode(False), torch.no_grad():
         private = copy.deepcopy(module).to(device="cpu", dtype=torch.float64)
         block = reader(private.eval().requires_grad_(False), n, allowed)
@@ -133,159 +115,11 @@ def known_modules() -> tuple[str, ...]:
     return tuple(sorted(_READERS))
 
 
-def array(tensor: Any) -> FloatArray:
-    """Return a tensor's values as a new float64 array."""
-    values: FloatArray = np.array(tensor.detach().cpu().double().numpy(), dtype=np.float64)
-    return values
-
-
-def linear(layer: Any, *, transposed: bool = False) -> tuple[FloatArray, FloatArray]:
-    """Return W (out, in) and b (out,) of ``y = W x + b``; b is 0 where the layer has none.
-
-    ``transposed`` is for layers that store W as (in, out), such as the ``Conv1D`` of GPT-2.
-    """
-    weight = array(layer.weight)
-    weight = np.ascontiguousarray(weight.T) if transposed else weight
-    bias = np.zeros(weight.shape[0]) if layer.bias is None else array(layer.bias)
-    return weight, bias
-
-
-def norm_affine(norm: Any, index: int, *, bias: bool = True) -> dict[str, FloatArray]:
-    """Return gain (and bias) of a norm as ``gain_<index>``, ``bias_<index>``.
-
-    A norm without gain multiplies by 1 and one without bias adds 0.
-    """
-    gain = getattr(norm, "weight", None)
-    shift = getattr(norm, "bias", None)
-    width = norm.normalized_shape[-1] if gain is None else gain.shape[0]
-    weights = {f"gain_{index}": np.ones(width) if gain is None else array(gain)}
-    if bias:
-        weights[f"bias_{index}"] = np.zeros(width) if shift is None else array(shift)
-    return weights
-
-
-def heads_of(
-    *,
-    query: tuple[FloatArray, FloatArray],
-    key: tuple[FloatArray, FloatArray],
-    value: tuple[FloatArray, FloatArray],
-    out: tuple[FloatArray, FloatArray],
-    heads: int,
-    groups: int = 1,
-) -> dict[str, FloatArray]:
-    """Split projections into heads: rows of W_Q, W_K, W_V, columns of W_O, in contiguous runs.
-
-    Parameters
-    ----------
-    query, key, value, out : tuple of ndarray
-        (W, b) of each projection; W is (H dh, d) for the query, (H dh / groups, d) for key and
-        value, (d, H dh) for the output.
-    heads : int
-        Number H of query heads.
-    groups : int
-        How many query heads share a key and value head; head h uses number ``h // groups``.
-
-    Raises
-    ------
-    ShapeError
-        When the rows do not divide into the heads.
-    """
-    rows, width = query[0].shape
-    weights: dict[str, FloatArray] = {}
-    for letter, (matrix, bias), count in (
-        ("Q", query, heads),
-        ("K", key, heads // groups),
-        ("V", value, heads // groups),
-    ):
-        if matrix.shape != (rows * count // heads, width) or rows % heads or heads % groups:
-            raise ShapeError(
-                f"W_{letter}: expected shape ({rows * count // heads}, {width}) for {count} heads, "
-                f"got {matrix.shape}"
-            )
-        repeats = heads // count
-        weights[f"W_{letter}"] = np.repeat(matrix.reshape(count, -1, width), repeats, axis=0)
-        weights[f"b_{letter}"] = np.repeat(bias.reshape(count, -1), repeats, axis=0)
-    matrix, bias = out
-    weights["W_O"] = np.ascontiguousarray(
-        matrix.reshape(matrix.shape[0], heads, rows // heads).transpose(1, 0, 2)
-    )
-    weights["b_O"] = bias
-    return weights
-
-
-def causal_mask(tokens: int) -> BoolArray:
-    """Return the (n, n) mask in which query i may attend to the keys j <= i."""
-    return np.tri(tokens, dtype=np.bool_)
-
-
-def is_causal(mask: BoolArray | None, own: bool) -> bool:
-    """Say whether no query attends to a later key; `own` is the answer without a mask."""
-    return own if mask is None else not np.triu(mask, 1).any()
-
-
-def additive_mask(mask: BoolArray) -> Any:
-    """Return a mask as a float64 tensor (n, n): 0 where allowed, else the lowest float."""
-    torch = load_torch()
-    lowest = float(np.finfo(np.float64).min)
-    return torch.tensor(np.where(mask, 0.0, lowest), dtype=torch.float64)
-
-
-def check_anatomy(module: Any, anatomy: Mapping[str, str], activations: Iterable[str]) -> None:
-    """Check that a module has the submodules its reader reads, each of the expected class.
-
-    An adapter, a replaced norm, a parametrised weight or a cross-attention changes the map; it
-    must not be read over. Dropout is allowed anywhere, since the block runs in eval mode.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        The block.
-    anatomy : mapping of str to str
-        Qualified class name by dotted path.
-    activations : iterable of str
-        Paths of activation modules, which are judged by their values instead.
-
-    Raises
-    ------
-    UnknownNodeError
-        Naming the path, the class expected there and the class found.
-    """
-    found = {path: _qualified(m) for path, m in module.named_modules() if path}
-    free = set(activations)
-    for path, name in found.items():
-        if path in free or any(path.startswith(f"{root}.") for root in free):
-            continue
-        if name != _DROPOUT and anatomy.get(path) != name:
-            expected = anatomy.get(path, "no such part")
-            raise UnknownNodeError(
-                f"{type(module).__name__}: part {path!r}: expected {expected}, got {name}; "
-                "the reader cannot represent it"
-            )
-    for path, name in anatomy.items():
-        if found.get(path) != name:
-            raise UnknownNodeError(
-                f"{type(module).__name__}: part {path!r}: expected {name}, "
-                f"got {found.get(path, 'none')}"
-            )
-
-
-def refuse(module: Any, setting: str, expected: str, value: Any) -> UnknownNodeError:
-    """Return the error for a setting that a `RealBlock` cannot represent."""
-    return UnknownNodeError(
-        f"{type(module).__name__}: setting {setting}: expected {expected}, got {value!r}; "
-        "a block with it cannot be represented"
-    )
-
-
-def _qualified(module: Any) -> str:
-    return f"{type(module).__module__}.{type(module).__qualname__}"
-
-
 def _reader_of(module: Any) -> Reader:
     # The readers of the frameworks register themselves; they import no framework to do so.
     from derive.backends import huggingface, torch_nn  # noqa: F401
 
-    name = _qualified(module)
+    name = qualified_name(module)
     if name in _READERS:
         return _READERS[name]
     bases = [f"{base.__module__}.{base.__qualname__}" for base in type(module).__mro__[1:]]
@@ -325,22 +159,3 @@ def _checked_mask(mask: npt.ArrayLike, n: int) -> BoolArray:
             f"argument mask: expected at least one key for every query, row {empty[0]} allows none"
         )
     return allowed
-
-
-def _check_untouched(module: Any) -> None:
-    """Refuse what changes a module's map without changing its class: hooks, a replaced forward."""
-    for path, m in module.named_modules():
-        where = f"{type(module).__name__}: part {path!r}" if path else type(module).__name__
-        replaced = vars(m).get("forward")
-        # Recording may leave the class's own forward behind as an attribute; that is no change.
-        if replaced is not None and getattr(replaced, "__func__", None) is not type(m).forward:
-            raise UnknownNodeError(
-                f"{where}: expected the class's own forward, got one replaced on the instance"
-            )
-        for kind in _HOOKS:
-            for hook in getattr(m, kind, {}).values():
-                if getattr(hook, "__module__", None) not in _RECORDING_HOOKS:
-                    raise UnknownNodeError(
-                        f"{where}: expected no hooks, got {hook!r} among its {kind[1:]}; "
-                        "a hook may change what the module computes, remove it first"
-                    )

@@ -8,19 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from derive.backends.activation import activation_name
+from derive.backends.anatomy import check_anatomy, refuse
 from derive.backends.extras import load_torch
-from derive.backends.reading import (
-    additive_mask,
-    array,
-    check_anatomy,
-    heads_of,
-    is_causal,
-    linear,
-    norm_affine,
-    refuse,
-    register_reader,
-)
+from derive.backends.reading import register_reader
 from derive.backends.real_block import RealBlock
+from derive.backends.weights import additive_mask, array, heads_of, is_causal, linear, norm_affine
 
 __all__ = ["encoder_layer", "read_encoder_layer"]
 

@@ -8,7 +8,7 @@ import sympy as sp
 from sympy.core.symbol import Str
 from sympy.printing.precedence import PRECEDENCE
 
-from derive.calculus.tensor import Product, Tensor, Transposed, is_scalar, product, split_coefficient
+from derive.calculus.tensor import Product, Tensor, is_scalar, product, split_coefficient
 from derive.errors import ShapeError
 from derive.symbols import latex_name
 

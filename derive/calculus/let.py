@@ -27,10 +27,8 @@ def indexed_text(name: str, indices: tuple[sp.Basic, ...]) -> str:
 def indexed_latex(name: str, indices: tuple[sp.Basic, ...] = ()) -> str:
     r"""``q^{(h)}_{i}``: head indices above, token indices below, after the name's own subscript."""
     applied = re.fullmatch(r"(\w+)\((.*)\)", name)
-    if applied:  # the output of a map is named by its application, as in F(x)
-        body = f"{latex_name(applied[1])}({indexed_latex(applied[2])})"
-    else:
-        body = latex_name(name)
+    # the output of a map is named by its application, as in F(x)
+    body = f"{latex_name(applied[1])}({indexed_latex(applied[2])})" if applied else latex_name(name)
     if not indices:
         return body
     above = [sp.latex(i) for i in indices if str(i).startswith("h")]

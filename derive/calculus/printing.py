@@ -16,7 +16,15 @@ from sympy.printing.latex import LatexPrinter
 from sympy.printing.str import StrPrinter
 
 from derive.calculus.let import Let, ScalarLet
-from derive.calculus.tensor import Product, Sum, Tensor, Transposed, is_scalar, split_coefficient
+from derive.calculus.tensor import (
+    Product,
+    Sum,
+    Tensor,
+    Transposed,
+    is_scalar,
+    product,
+    split_coefficient,
+)
 
 __all__ = [
     "Latex",
@@ -61,7 +69,7 @@ class Latex(LatexPrinter):
         if exponent == sp.S.Half:
             return rf"\sqrt{{{self._print(base)}}}"
         if exponent.is_Rational and exponent.is_negative:
-            return rf"\frac{{1}}{{{self._print(base ** -exponent)}}}"
+            return rf"\frac{{1}}{{{self._print(base**-exponent)}}}"
         if exponent.is_Integer and isinstance(base, ScalarLet):
             body = self._print(base)
             return (_group_latex(body) if "^" in body else body) + f"^{{{exponent}}}"
@@ -167,12 +175,10 @@ def _without_sign(expr: sp.Basic) -> tuple[bool, sp.Basic]:
     if isinstance(expr, Product):
         coefficient, word = split_coefficient(expr)
         if coefficient.could_extract_minus_sign() and not coefficient.is_Add:
-            from derive.calculus.tensor import product
-
             return True, product([-coefficient, word])
         if _is_index_sum(word):
             negative, word = _without_sign(word)
-            return negative, product_of(coefficient, word) if negative else expr
+            return negative, product([coefficient, word]) if negative else expr
         return False, expr
     if isinstance(expr, Tensor) or not is_scalar(expr) or expr.is_Add:
         return False, expr
@@ -182,13 +188,6 @@ def _without_sign(expr: sp.Basic) -> tuple[bool, sp.Basic]:
         return negative, sp.Mul(*(a for _, a in flipped))
     negative = bool(expr.is_Number and expr.is_negative)
     return negative, -expr if negative else expr
-
-
-def product_of(*factors: sp.Basic) -> sp.Basic:
-    """Return the product (imported late: the nodes print through this module)."""
-    from derive.calculus.tensor import product
-
-    return product(factors)
 
 
 def _ordered(terms: Iterable[sp.Basic]) -> list[sp.Basic]:
@@ -220,6 +219,14 @@ def _signed(terms: Iterable[sp.Basic], printer: Any, render: Any) -> str:
 # --- scalars ---------------------------------------------------------------------------------
 
 
+def _stands_behind(factor: sp.Basic) -> bool:
+    from derive.calculus.atoms import Inner
+
+    function = factor.is_Function and not isinstance(factor, sp.KroneckerDelta)
+    node = isinstance(factor, Inner | sp.Add) or _is_differential(factor) or _is_index_sum(factor)
+    return bool(node or function)
+
+
 def _split_scalar(expr: sp.Basic) -> tuple[list[sp.Basic], list[sp.Basic], list[sp.Basic]]:
     """Numerator, denominator, and what stands behind the fraction."""
     from derive.calculus.atoms import Inner
@@ -233,9 +240,7 @@ def _split_scalar(expr: sp.Basic) -> tuple[list[sp.Basic], list[sp.Basic], list[
             below += [sp.Integer(factor.q)] if factor.q != 1 else []
         elif factor.is_Pow and factor.exp.is_Rational and factor.exp.is_negative:
             below.append(factor.base**-factor.exp)
-        elif isinstance(factor, Inner | sp.Add) or _is_differential(factor) or _is_index_sum(factor):
-            behind.append(factor)
-        elif factor.is_Function and not isinstance(factor, sp.KroneckerDelta):
+        elif _stands_behind(factor):
             behind.append(factor)
         else:
             above.append(factor)
@@ -379,12 +384,12 @@ def _word_text(factors: tuple[sp.Basic, ...], printer: Any) -> str:
     for factor in factors:
         body = printer._print(factor)
         if is_scalar(factor):
-            plain = isinstance(factor, Inner) or factor.is_Mul and not set("/-+") & set(body)
+            plain = isinstance(factor, Inner) or (factor.is_Mul and not set("/-+") & set(body))
             body = body if plain else _scalar_text(factor, printer)
         elif not isinstance(factor, Transposed) and _is_group(factor):
             body = f"({body})"
         column = previous is not None and not is_scalar(previous) and previous.shape[1] == 1
-        touching = column and body == "1'" and not _is_group(previous)  # type: ignore[arg-type]
+        touching = column and body == "1'" and not _is_group(previous)
         parts.append(body if touching or not parts else " " + body)
         previous = factor
     return "".join(parts)

@@ -20,7 +20,11 @@ __all__ = ["end_to_end", "gradient_log_norms", "log_norm"]
 # Up to this size a product is formed; Krylov iteration on it is slower and less sure.
 FORM_LIMIT = 2048
 
+# An overflow is found by its result, and raised.
+_overflow_is_checked = np.errstate(over="ignore", invalid="ignore")
 
+
+@_overflow_is_checked
 def end_to_end(
     factors: Iterable[Factor], from_layer: int = 0, *, size: int | None = None
 ) -> ScaledMatrix:
@@ -100,6 +104,7 @@ def _tokenwise_product(operators: list[Operator]) -> ScaledMatrix:
     return ScaledMatrix(grid.reshape(-1, tokens * cols), exponent * LOG_2)
 
 
+@_overflow_is_checked
 def gradient_log_norms(factors: Iterable[Factor], cotangent: npt.ArrayLike) -> Array:
     r"""Return the log norm of the gradient at every layer, by one reverse sweep.
 
@@ -148,6 +153,7 @@ def gradient_log_norms(factors: Iterable[Factor], cotangent: npt.ArrayLike) -> A
     return logs
 
 
+@_overflow_is_checked
 def log_norm(
     factors: Iterable[Factor],
     *,

@@ -30,7 +30,9 @@ def split_exponent(x: Array) -> tuple[Array, int]:
     """
     largest = float(np.max(np.abs(x)))
     if not math.isfinite(largest):
-        raise DomainError("product: expected finite entries, got an overflow within one factor")
+        raise DomainError(
+            "factors: expected products within double precision, got an overflow within one factor"
+        )
     exponent = math.frexp(largest)[1]
     return (np.ldexp(x, -exponent), exponent) if exponent else (x, 0)
 
@@ -150,5 +152,8 @@ class ScaledMatrix:
             raise ShapeError(
                 f"right operand: expected {self.shape[1]} rows, got shape {other.shape}"
             )
-        matrix, exponent = split_exponent(self.matrix @ other.matrix)
-        return ScaledMatrix(matrix, self.log_scale + other.log_scale + exponent * LOG_2)
+        left, shift = split_exponent(self.matrix)
+        right, other_shift = split_exponent(other.matrix)
+        matrix, exponent = split_exponent(left @ right)
+        log_scale = (shift + other_shift + exponent) * LOG_2
+        return ScaledMatrix(matrix, self.log_scale + other.log_scale + log_scale)

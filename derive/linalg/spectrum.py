@@ -14,7 +14,7 @@ from derive.linalg.arrays import Array
 from derive.linalg.factors import Factor, as_factors, width_in
 from derive.linalg.materialise import materialise
 from derive.linalg.products import end_to_end
-from derive.linalg.scaled import split_exponent
+from derive.linalg.scaled import LOG_2, split_exponent
 
 __all__ = ["log_singular_values"]
 
@@ -33,8 +33,8 @@ def log_singular_values(
 
     Never from one product matrix, whose small singular values are noise. A QR factorisation at
     every layer turns the factors into triangles, :math:`J_l Q_l = Q_{l+1} R_l`, in passes from
-    either end that also sort and grade them; their product is kept as :math:`D T` with the
-    logs of D apart; one-sided Jacobi rotations in log scale orthogonalise its rows.
+    either end that also sort and grade them; their product is kept as :math:`D T` with
+    D apart, as exponents of two; one-sided Jacobi rotations in log scale orthogonalise its rows.
 
     Parameters
     ----------
@@ -95,24 +95,27 @@ def log_singular_values(
     logs = np.full(min(checked[-1].shape[0], width), -np.inf)
     # Coordinates in which the first pass meets the fast directions first.
     basis = np.linalg.svd(end_to_end(checked).matrix)[2].T
-    triangles = _first_pass(checked, basis, rank_tol)
+    triangles, exponent = _first_pass(checked, basis, rank_tol)
     if not triangles:
         return logs
     for _ in range(_SWEEPS - 1):
         triangles = _reversed_pass(triangles)
-    rows, log_scales = _graded_product(triangles)
-    values = _jacobi(rows, log_scales)
+    rows, exponents = _graded_product(triangles)
+    values = _jacobi(*_unit_rows(rows, (exponents + exponent) * LOG_2))
     logs[: len(values)] = values
     return logs
 
 
-def _first_pass(factors: tuple[Factor, ...], basis: Array, rank_tol: float | None) -> list[Array]:
-    """Return small full-row-rank factors ``F_l``; their product has the same nonzero values.
+def _first_pass(
+    factors: tuple[Factor, ...], basis: Array, rank_tol: float | None
+) -> tuple[list[Array], int]:
+    """Return factors ``F_l`` of full row rank, and e: 2**e times their product has the values.
 
     ``J_l Q_l = Q_{l+1} F_l``, where Q_{l+1} keeps only the directions that J_l does not
     annihilate. An empty list stands for a product that is zero.
     """
     triangles = []
+    total = 0
     for factor in factors:
         matrix = materialise(factor)
         tol = _EPS * max(matrix.shape) if rank_tol is None else rank_tol
@@ -124,12 +127,13 @@ def _first_pass(factors: tuple[Factor, ...], basis: Array, rank_tol: float | Non
             left, values, right = np.linalg.svd(image, full_matrices=False)
             rank = int(np.count_nonzero(values > floor))
             if rank == 0:
-                return []
+                return [], 0
             if rank < image.shape[1]:
                 basis = left[:, :rank]
                 triangle = values[:rank, None] * right[:rank]
-        triangles.append(np.ldexp(triangle, exponent))
-    return triangles
+        triangles.append(triangle)
+        total += exponent
+    return triangles, total
 
 
 def _clearly_regular(triangle: Array, floor: float) -> bool:
@@ -156,25 +160,33 @@ def _reversed_pass(triangles: list[Array]) -> list[Array]:
 
 
 def _graded_product(triangles: list[Array]) -> tuple[Array, Array]:
-    """Return the product, the first factor applied first, as unit rows and their log norms."""
-    rows, logs = _unit_rows(triangles[0], np.zeros(len(triangles[0])))
+    """Return the product, the first factor applied first, as rows and their exponents of two."""
+    rows, exponents = _scaled_rows(triangles[0], np.zeros(len(triangles[0]), dtype=np.int64))
     for triangle in triangles[1:]:
-        magnitude = np.full(triangle.shape, -np.inf)
-        np.log(np.abs(triangle), out=magnitude, where=triangle != 0)
-        magnitude += logs
-        largest = magnitude.max(axis=1, keepdims=True)
-        weights = np.sign(triangle) * np.exp(magnitude - largest)
-        rows, logs = _unit_rows(weights @ rows, largest[:, 0])
-    return rows, logs
+        mantissas, shifts = np.frexp(triangle)
+        shifts = np.where(mantissas != 0, shifts + exponents, np.iinfo(np.int32).min)
+        largest = shifts.max(axis=1)
+        # Weights too small for a double add nothing to the row.
+        weights = np.ldexp(mantissas, np.maximum(shifts - largest[:, None], -1100))
+        rows, exponents = _scaled_rows(weights @ rows, largest)
+    return rows, exponents
+
+
+def _scaled_rows(rows: Array, exponents: Array) -> tuple[Array, Array]:
+    """Move powers of two from the rows to their exponents, which is exact."""
+    shifts = np.frexp(np.abs(rows).max(axis=1))[1]
+    return np.ldexp(rows, -shifts[:, None]), exponents + shifts
 
 
 def _unit_rows(rows: Array, logs: Array) -> tuple[Array, Array]:
     """Move the norms of rows into their logs; a zero row has log -inf."""
-    norms = np.linalg.norm(rows, axis=1)
-    nonzero = norms > 0
+    largest = np.abs(rows).max(axis=1)
+    nonzero = largest > 0
+    scaled = rows / np.where(nonzero, largest, 1.0)[:, None]
+    norms = np.where(nonzero, np.linalg.norm(scaled, axis=1), 1.0)
     shift = np.full(norms.shape, -np.inf)
-    np.log(norms, out=shift, where=nonzero)
-    return rows / np.where(nonzero, norms, 1.0)[:, None], logs + shift
+    np.log(largest, out=shift, where=nonzero)
+    return scaled / norms[:, None], logs + shift + np.log(norms)
 
 
 def _difference(small: Array, large: Array) -> Array:

@@ -58,7 +58,7 @@ def activations(D: Derivation) -> tuple[tuple[str, str, sp.Basic], ...]:
     formulas = [(f"{a.text(0)}(t)", f"{a.latex(0)}(t)", a.derivative(0)(t)) for a in found]
     if any(formula.has(sigmoid) for *_, formula in formulas):
         formulas.append(("sigmoid(t)", r"\sigma(t)", sigmoid(t).rewrite(sp.exp)))
-    return tuple((*names, _decimal(f)) for *names, f in formulas if names[0] != text(f))  # type: ignore[misc]
+    return tuple((*names, _decimal(f)) for *names, f in formulas if names[0] != text(f))
 
 
 def _decimal(formula: sp.Basic) -> sp.Basic:
@@ -75,8 +75,7 @@ def _maps(D: Derivation) -> list[Map]:
 def _layout(D: Derivation) -> Iterator[Assumption]:
     y, x = output_of(D), D.state
     yield Assumption(
-        f"columns, numerator layout: d{text(y)} = J d{text(x)}, "
-        f"J[a,b] = d{text(y)}_a/d{text(x)}_b",
+        f"columns, numerator layout: d{text(y)} = J d{text(x)}, J[a,b] = d{text(y)}_a/d{text(x)}_b",
         rf"columns, numerator layout: $\mathrm{{d}}{latex(y)} = J\,\mathrm{{d}}{latex(x)}$, "
         rf"$J_{{ab}} = \partial {latex(y)}_a / \partial {latex(x)}_b$",
     )
@@ -98,38 +97,58 @@ def _of_map(mapping: Map) -> Iterator[Assumption]:
     if isinstance(mapping, LayerNorm | RMSNorm):
         eps = mapping.eps
         if eps == 0:
-            yield both("@ has #, so its argument must have a non-zero divisor",
-                       "eps = 0", r"$\epsilon = 0$")
+            yield both(
+                "@ has #, so its argument must have a non-zero divisor",
+                "eps = 0",
+                r"$\epsilon = 0$",
+            )
         elif eps.is_number:
             value = sp.Float(eps, 3) if not eps.is_Integer else eps
             yield both("@ has #, kept", f"eps = {value}", rf"$\epsilon = {latex(value)}$")
         else:
-            yield both("@ is exact for every #, which is kept",
-                       f"{text(eps)} > 0", f"${latex(eps)} > 0$")
+            yield both(
+                "@ keeps its constant: exact for every #", f"{text(eps)} > 0", f"${latex(eps)} > 0$"
+            )
         kept = {"gain": mapping.has_gain, "bias": mapping.has_bias}
         parts = [f"{k} kept" if v else f"no {k}" for k, v in kept.items()]
         drop = " (a bias does not enter the Jacobian)" if mapping.has_bias else ""
         yield both(f"@: {', '.join(parts)}{drop}")
     elif isinstance(mapping, FFN | GatedFFN):
-        yield both("@ acts on each token alone, " + ("with" if mapping.has_bias else "without")
-                   + " biases")
+        yield both(
+            "@ acts on each token alone, " + ("with" if mapping.has_bias else "without") + " biases"
+        )
         if mapping.activation.is_abstract:
-            yield both("# is any differentiable function of each entry",
-                       mapping.activation.text(0), f"${mapping.activation.latex(0)}$")
+            yield both(
+                "# is any differentiable function of each entry",
+                mapping.activation.text(0),
+                f"${mapping.activation.latex(0)}$",
+            )
         elif mapping.activation.name == "relu":
             yield both("# at the corner", "relu'(0) = 0", r"$\operatorname{relu}'(0) = 0$")
     elif isinstance(mapping, Attention):
-        yield both("@ is multi-head self-attention, "
-                   + ("with" if mapping.has_bias else "without") + " biases")
+        yield both(
+            "@ is multi-head self-attention, "
+            + ("with" if mapping.has_bias else "without")
+            + " biases"
+        )
         if mapping.causal:
-            yield both("causal mask: #", "m[i,j] = 1 for j <= i, otherwise 0",
-                       r"$m_{ij} = 1$ for $j \le i$, otherwise $0$")
+            yield both(
+                "causal mask: #",
+                "m[i,j] = 1 for j <= i, otherwise 0",
+                r"$m_{ij} = 1$ for $j \le i$, otherwise $0$",
+            )
         elif mapping.masked:
             yield both("# is a given mask of zeros and ones", "m[i,j]", "$m_{ij}$")
         if mapping.rotary:
-            yield both("the rotation # turns queries and keys by their position; it is orthogonal",
-                       "R[i]", "$R_{i}$")
+            yield both(
+                "the rotation # turns queries and keys by their position; it is orthogonal",
+                "R[i]",
+                "$R_{i}$",
+            )
     elif mapping.is_abstract:
         alone = "mixes tokens" if mapping.mixes_tokens else "acts on each token alone"
-        yield both(f"@ is differentiable and {alone}; its Jacobian is #",
-                   f"D{name}", rf"$\mathrm{{D}}{latex_name(name)}$")
+        yield both(
+            f"@ is differentiable and {alone}; its Jacobian is #",
+            f"D{name}",
+            rf"$\mathrm{{D}}{latex_name(name)}$",
+        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import sympy as sp
 
@@ -26,6 +27,7 @@ __all__ = [
     "document_tex",
     "escaped",
     "rule_latex",
+    "rule_parts",
 ]
 
 _LINE = 45.0  # em: the text width of an article in 10 pt with margins of one inch, with some slack
@@ -68,17 +70,28 @@ def derivative_latex(of: sp.Basic, by: sp.Basic, i: str = "", j: str = "") -> st
     return rf"\frac{{\partial {above}}}{{\partial {below}}}"
 
 
-def rule_latex(D: Derivation, rule: str) -> str:
-    r"""LaTeX of the name of a rule; a quantity in it is set as a formula."""
-    known = {text(v): latex(v) for v in variants(D)}
+def rule_parts(D: Derivation, rule: str) -> tuple[tuple[str, str], ...]:
+    """Split the names of rules into plain words, each followed by the LaTeX of a quantity or ''."""
+    known = _names(D)
     parts = []
     for name in rule.split(", "):
         head, of, quantity = name.partition("definition of ")
         if of and quantity in known:
-            parts.append(f"{escaped(head)}definition of ${known[quantity]}$")
+            parts.append((head + of, known[quantity]))
         else:
-            parts.append(escaped(name))
-    return ", ".join(parts)
+            parts.append((name, ""))
+    return tuple(parts)
+
+
+@lru_cache(maxsize=64)
+def _names(D: Derivation) -> dict[str, str]:
+    return {text(v): latex(v) for v in variants(D)}
+
+
+def rule_latex(D: Derivation, rule: str) -> str:
+    r"""LaTeX of the names of rules; a quantity in one is set as a formula."""
+    parts = rule_parts(D, rule)
+    return ", ".join(escaped(words) + (f"${of}$" if of else "") for words, of in parts)
 
 
 def derivation_latex(D: Derivation, *, line: float = _LINE, steps: bool = True) -> str:
@@ -136,13 +149,16 @@ def document_tex(title: str, sections: Iterable[Sequence[str]]) -> str:
         body += [rf"\section{{{escaped(heading)}}}"] if heading else []
         body += [escaped(word) + "\n" for word in words if word]
         body.append(fragment)
+    graphics = any(r"\includegraphics" in part for part in body)
     return "\n".join(
         [
             r"\documentclass[10pt]{article}",
             r"\usepackage{amsmath}",
             r"\usepackage{amssymb}",
             r"\usepackage[margin=1in]{geometry}",
+            *([r"\usepackage{graphicx}"] if graphics else []),
             r"\setlength{\emergencystretch}{3em}",
+            r"\renewcommand{\labelitemi}{$\bullet$}",
             rf"\title{{{escaped(title)}}}",
             r"\author{}",
             r"\date{}",
@@ -258,7 +274,7 @@ def _labelled(D: Derivation, left: str, right: str, rule: str, room: float) -> s
 
 
 def _pieces(rule: str) -> list[str]:
-    """The names of several rules, as many on a line as fit beside a formula."""
+    """Split the names of several rules into lines, as many on a line as fit beside a formula."""
     lines: list[str] = []
     for name in rule.split(", "):
         if lines and text_width(f"{lines[-1]}, {name}") <= _LABEL:
@@ -269,5 +285,5 @@ def _pieces(rule: str) -> list[str]:
 
 
 def _bare(rule: str) -> str:
-    """What a rule is as wide as: the indices of a quantity stand below it."""
+    """Return what a rule is as wide as: the indices of a quantity stand below it."""
     return re.sub(r"\[[^\]]*\]", "xx", rule)

@@ -183,6 +183,8 @@ def _places(body: str) -> list[_Place]:
     places = []
     braces = depth = 0
     previous = ""
+    calls: list[bool] = []  # whether each open parenthesis holds an argument
+    after_call = False
     for match in _TOKEN.finditer(body):
         token, at = match.group(), match.start()
         if token == "{":
@@ -191,11 +193,15 @@ def _places(body: str) -> list[_Place]:
             braces -= 1
         elif braces == 0:
             if token in _OPENING or (token == "(" and previous not in _OPENING):
-                if not _applied(body, at) and at and previous not in ("+", "-", "="):
-                    places.append(_Place(at, 6 + 14 * depth, depth, _lead(depth, r"\cdot ")))
+                applied = _applied(body, at)
+                if not applied and at and previous not in ("+", "-", "="):
+                    cost = 6 + 5 * after_call + 14 * depth
+                    places.append(_Place(at, cost, depth, _lead(depth, r"\cdot ")))
+                calls.append(applied)
                 depth += 1
             elif token in _CLOSING or (token == ")" and previous not in _CLOSING):
                 depth -= 1
+                after_call = calls.pop() if calls else False
             elif token in "+-" and at and previous and previous not in ("(", "="):
                 places.append(_Place(at, 14 * depth, depth, _lead(depth, "{}")))
             elif token in (r"\frac", r"\tfrac") and _after_factor(body, at):

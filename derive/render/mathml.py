@@ -16,7 +16,10 @@ __all__ = ["to_mathml"]
 
 _NAMESPACE = "http://www.w3.org/1998/Math/MathML"
 _BOLD_DIGITS = {str(k): chr(0x1D7CE + k) for k in range(10)}
-_APPLY = "\u2061"  # invisible function application
+_APPLY = "\u2061"  # invisible function application; also marks the names of functions
+_TIGHT = {"lspace": "0", "rspace": "0", "symmetric": "true"}
+_CELL = "text-align: {side}; text-align: -webkit-{side}; padding: {gap}"
+_UPRIGHT = "\u2064"  # marks upright identifiers, to tell them from words
 
 
 def to_mathml(latex: str, display: bool = True) -> str:
@@ -33,7 +36,7 @@ def to_mathml(latex: str, display: bool = True) -> str:
     Returns
     -------
     str
-        A ``math`` element, well-formed XML, with the LaTeX in its ``alttext``.
+        A ``math`` element, well-formed XML.
 
     Raises
     ------
@@ -48,7 +51,9 @@ def to_mathml(latex: str, display: bool = True) -> str:
         if rows is None:
             math = ET.fromstring(convert(_prepared(latex)))
         else:
-            math = _table([[ET.fromstring(convert(_prepared(c))) for c in row] for row in rows])
+            math = _table(
+                [[ET.fromstring(convert(_prepared(c) or "{}")) for c in row] for row in rows]
+            )
     except Exception as error:  # latex2mathml raises many kinds
         raise DeriveError(f"latex: cannot be written as MathML ({error!r}): {latex}") from error
     _strip_namespace(math)
@@ -59,7 +64,6 @@ def to_mathml(latex: str, display: bool = True) -> str:
         raise DeriveError(f"latex: a command is not known to the MathML converter: {latex}")
     math.set("xmlns", _NAMESPACE)
     math.set("display", "block" if display else "inline")
-    math.set("alttext", latex)
     return ET.tostring(math, encoding="unicode")
 
 
@@ -70,17 +74,27 @@ def _rows(latex: str) -> list[list[str]] | None:
     )
     if found is None:
         return None
-    lines = re.split(r"\\\\\*?(?:\[[^\]]*\])?", found[2])
-    return [[cell.strip() for cell in line.split("&")] for line in lines if line.strip()]
+    rows, cell, depth = [[""]], "", 0
+    for token in re.split(r"(\\begin|\\end|\\\\\*?(?:\[[^\]]*\])?|\\.|&)", found[2]):
+        depth += (token == r"\begin") - (token == r"\end")
+        if depth == 0 and (token == "&" or token.startswith(r"\\")):
+            rows[-1].append(cell.strip())
+            rows += [[""]] if token != "&" else []
+            cell = ""
+        else:
+            cell += token
+    rows[-1].append(cell.strip())
+    return [row[1:] for row in rows if any(row)]
 
 
 def _prepared(latex: str) -> str:
     """Rewrite what latex2mathml does not read as it is meant."""
-    latex = re.sub(r"\\mathbf\{(\d)\}", lambda m: _BOLD_DIGITS[m[1]], latex)
-    latex = re.sub(r"\\mathrm\{([^{}]*)\}", lambda m: r"\text{" + _plain(m[1]) + "}", latex)
-    latex = re.sub(r"\\operatorname\{([^{}]*)\}", lambda m: rf"\text{{{_plain(m[1])}{_APPLY}}}", latex)
-    latex = latex.replace(r"\lVert", r"\left\Vert ").replace(r"\rVert", r"\right\Vert ")
-    return latex
+    latex = re.sub(r"\\mathbf\{(\d)\}", lambda m: "{" + _BOLD_DIGITS[m[1]] + "}", latex)
+    latex = re.sub(r"\\mathrm\{([^{}]*)\}", lambda m: rf"\text{{{_plain(m[1])}{_UPRIGHT}}}", latex)
+    latex = re.sub(
+        r"\\operatorname\{([^{}]*)\}", lambda m: rf"\text{{{_plain(m[1])}{_APPLY}}}", latex
+    )
+    return latex.replace(r"\lVert", r"\left\Vert ").replace(r"\rVert", r"\right\Vert ")
 
 
 def _plain(words: str) -> str:
@@ -96,7 +110,7 @@ def _table(rows: list[list[ET.Element]]) -> ET.Element:
         for k, cell in enumerate(row):
             side = "right" if k % 2 == 0 else "left"
             gap = "0" if k % 2 else "0 0 0 1em" if k else "0"
-            box = ET.SubElement(line, "mtd", {"style": f"text-align: {side}; padding: {gap}"})
+            box = ET.SubElement(line, "mtd", {"style": _CELL.format(side=side, gap=gap)})
             box.extend(list(cell))
     return math
 
@@ -109,18 +123,18 @@ def _strip_namespace(math: ET.Element) -> None:
 
 def _repair(element: ET.Element) -> None:
     words = (element.text or "").strip()
-    if element.tag == "mtext" and words:
-        name = words.replace("\u00a0", " ").removesuffix(_APPLY)
-        if re.fullmatch(r"\w+", name):
-            element.tag = "mi"
-            element.text = name
-            if len(name) == 1:
-                element.set("mathvariant", "normal")
-            if words.endswith(_APPLY):
-                element.set("class", "function")
+    if element.tag == "mtext" and words.endswith((_APPLY, _UPRIGHT)):
+        element.tag = "mi"
+        element.text = words[:-1]
+        if len(words) == 2:
+            element.set("mathvariant", "normal")
+        if words.endswith(_APPLY):
+            element.set("class", "function")
     elif element.tag == "mi" and words in ("exp", "tanh", "sin", "cos", "log"):
         element.set("class", "function")
-    elif element.tag == "mo" and words == "\u22a4":  # a transpose is no operator with spaces
+    elif element.tag == "mo" and words in "()" and element.get("minsize"):
+        element.attrib.update({"form": "prefix" if words == "(" else "postfix", **_TIGHT})
+    elif element.tag == "mo" and words in "\u22a4\u2202":  # no operators with spaces
         element.tag = "mi"
         element.set("mathvariant", "normal")
     elif element.tag == "mi" and words in _BOLD_DIGITS.values():

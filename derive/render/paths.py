@@ -23,6 +23,7 @@ class BlockName(Tensor):
     r"""The block :math:`[DA(z)]_{ij}` of a Jacobian that mixes tokens, under its name."""
 
     def __new__(cls, label: JacobianOf, i: sp.Basic, j: sp.Basic) -> BlockName:
+        """Name the block from token `j` to token `i`."""
         return sp.Basic.__new__(cls, label, i, j)
 
     @property
