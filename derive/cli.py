@@ -246,8 +246,13 @@ def _checks(systems: Sequence[str], depths: Sequence[int], **sizes: Any) -> list
 
 
 @cli.command()
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("report"),
-              show_default=True, help="Folder to write into.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("report"),
+    show_default=True,
+    help="Folder to write into.",
+)
 @click.option("--layers", default="6,12,24,48", show_default=True, help="Depths, comma-separated.")
 @click.option("--width", default=64, show_default=True)
 @click.option("--seed", default=0, show_default=True)

@@ -27,7 +27,15 @@ from derive.depth import Stack
 from derive.errors import DomainError
 from derive.linalg import materialise
 
-__all__ = ["Check", "TOLERANCE", "check", "check_block", "closed_form", "closed_jacobian", "relative_error"]
+__all__ = [
+    "Check",
+    "TOLERANCE",
+    "check",
+    "check_block",
+    "closed_form",
+    "closed_jacobian",
+    "relative_error",
+]
 
 TOLERANCE = 1e-12
 """Largest relative error that counts as agreement.
@@ -97,9 +105,7 @@ def closed_form(real: RealBlock, placement: str | None = None) -> sp.Basic:
     first, second = (
         norm(real.norm, label=k + 1, eps=sp.Float(real.eps[k], 17), bias=biased) for k in range(2)
     )
-    attention = Attention(
-        rotary="R" in real.weights, bias=True, masked=True, scale=symbols.scale
-    )
+    attention = Attention(rotary="R" in real.weights, bias=True, masked=True, scale=symbols.scale)
     feed_forward = (GatedFFN if real.gated else FFN)(real.activation, bias=True)
     return layer(placement or real.placement, (first, second), attention, feed_forward)
 
@@ -244,4 +250,3 @@ def check(
     sizes = {"width": width, "heads": heads, "tokens": tokens, "seed": seed}
     blocks = build_stack(system, layers, **sizes) if layers > 1 else [build(system, **sizes)]
     return check_block(blocks, random_state(blocks[0], seed=seed + 1), tolerance=tolerance)
-

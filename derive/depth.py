@@ -7,6 +7,7 @@ expression, lowered layer by layer; nothing is materialised unless asked for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class Stack:
             )
         self.derivations: tuple[Derivation, ...] = tuple(derivation(b, state) for b in blocks)
         self.maps = maps
+        self._trajectory: tuple[np.ndarray, ...] = ()  # of the last input
 
     @classmethod
     def initialised(
@@ -88,7 +90,9 @@ class Stack:
         """
         if layers < 0:
             raise DomainError(f"layers: expected at least 0, got {layers}")
-        seeds = [np.random.SeedSequence((seed, layer)).generate_state(1)[0] for layer in range(layers)]
+        seeds = [
+            np.random.SeedSequence((seed, layer)).generate_state(1)[0] for layer in range(layers)
+        ]
         return cls(block, state, [initial_weights(block, seed=int(s), **sizes) for s in seeds])
 
     @property
@@ -98,9 +102,13 @@ class Stack:
 
     def states(self, x: Any) -> list[np.ndarray]:
         """Return the states ``x_0, ..., x_L``, each ``(n, d)``."""
-        states = [np.atleast_2d(np.asarray(x, dtype=float))]
+        start = np.atleast_2d(np.array(x, dtype=float))
+        if self._trajectory and np.array_equal(self._trajectory[0], start):
+            return list(self._trajectory)
+        states = [start]
         for found, weights in zip(self.derivations, self.weights, strict=True):
             states.append(evaluate(found.block, weights, states[-1], self.maps))
+        self._trajectory = tuple(states)
         return states
 
     def jacobians(self, x: Any) -> list[Operator]:
@@ -113,12 +121,7 @@ class Stack:
         For a block :math:`x + F(N(x))` the identity cancels in the expression, so that nothing is
         lost to rounding.
         """
-
-        def branch(found: Derivation) -> sp.Basic:
-            jacobian = found.jacobian
-            return total([jacobian, product([-1, sp.Identity(jacobian.shape[0])])])
-
-        return self._operators(x, branch)
+        return self._operators(x, _branch)
 
     def _operators(self, x: Any, part: Any) -> list[Operator]:
         return [
@@ -195,6 +198,15 @@ class Stack:
             If it overflows.
         """
         return linalg.remainder_bound(list(self.branch_norms(x)), order)
+
+
+@lru_cache(maxsize=256)
+def _branch_of(jacobian: sp.Basic) -> sp.Basic:
+    return total([jacobian, product([-1, sp.Identity(jacobian.shape[0])])])
+
+
+def _branch(found: Derivation) -> sp.Basic:
+    return _branch_of(found.jacobian)
 
 
 def depth_rows(

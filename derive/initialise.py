@@ -59,7 +59,7 @@ def _nodes(expr: sp.Basic, seen: set[sp.Basic] | None = None) -> Iterator[sp.Bas
     if isinstance(expr, At) and isinstance(expr.family, Vector | Matrix):
         return
     if isinstance(expr, Apply):
-        body = expr.mapping.body(expr.argument)
+        body = expr.body
         if body is not None:
             yield from _nodes(body.output, seen)
     for arg in expr.args:
@@ -173,4 +173,3 @@ def _scalars(block: sp.Basic) -> set[sp.Symbol]:
 def random_state(width: int, tokens: int = 1, seed: int = 0) -> np.ndarray:
     """Return a state of independent standard normal features, ``(tokens, width)``."""
     return np.random.default_rng(seed).normal(size=(tokens, width))
-

@@ -137,23 +137,17 @@ class Environment:
         self.maps = dict(maps or {})
         self.sizes: dict[sp.Basic, int] = {}
         self._memo: dict[sp.Basic, Value] = {}
-        self._seen: set[sp.Basic] = set()
         self._arrays: dict[str, np.ndarray] = {}
 
     def prepare(self, expr: sp.Basic) -> None:
         """Give the dimensions in an expression their sizes, from the state and the weights."""
-        if expr in self._seen:
-            return
-        self._seen.add(expr)
-        if isinstance(expr, State):
-            self.bind(expr.shape[0], self.state.shape[1], f"state {expr.name}")
-        elif isinstance(expr, At) and isinstance(expr.family, Vector | Matrix):
-            self._named(expr.family, (str(expr.position),))
-        elif isinstance(expr, Vector | Matrix):
-            self._named(expr, ())
-        else:
-            for arg in expr.args:
-                self.prepare(arg)
+        for leaf in _leaves(expr):
+            if isinstance(leaf, State):
+                self.bind(leaf.shape[0], self.state.shape[1], f"state {leaf.name}")
+            elif isinstance(leaf, At):
+                self._named(leaf.family, (str(leaf.position),))
+            else:
+                self._named(leaf, ())
 
     def weight(self, name: str, ndim: int) -> np.ndarray:
         """Return a weight of the given number of axes.
@@ -178,9 +172,7 @@ class Environment:
             self._arrays[name] = array
         array = self._arrays[name]
         if array.ndim != ndim:
-            raise ShapeError(
-                f"weight {name}: expected {ndim} axes, got shape {array.shape}"
-            )
+            raise ShapeError(f"weight {name}: expected {ndim} axes, got shape {array.shape}")
         return array
 
     def bind(self, symbol: sp.Expr, size: int, what: str) -> None:
@@ -235,9 +227,10 @@ class Environment:
         column = isinstance(expr, Vector)
         array = self.weight(expr.name, len(axes) + (1 if column else 2))
         array = array[..., None] if column else array
-        for symbol, size in zip(expr.shape, array.shape[-2:], strict=True):
-            if symbol != 1:
-                self.bind(symbol, size, f"weight {expr.name}")
+        wanted = [s for s in expr.shape if s != 1]
+        shape = array.shape[-2 : None if len(wanted) == 2 else -1]
+        for symbol, size in zip(wanted, shape, strict=True):
+            self.bind(symbol, size, f"weight {expr.name} of shape {shape}")
         return Value(axes, array)
 
     @_walk.register
@@ -342,7 +335,7 @@ class Environment:
                     f"map {mapping.name}: expected an output of shape {expected}, got {out.shape}"
                 )
             return Value((TOKEN,), out[..., None])
-        body = mapping.body(argument)
+        body = expr.body
         if body is None:
             raise UnknownNodeError(f"evaluate: the map {mapping.name} has no body")
         self.prepare(body.output)
@@ -401,8 +394,8 @@ class Environment:
             return Value(base.axes, np.sqrt(base.data))
         if expr.exp.is_negative and not np.all(base.data):
             raise DomainError(
-                f"1/{expr.base}: the variance of a token is zero and eps = 0, so the Jacobian of "
-                "the norm does not exist there"
+                f"1/{expr.base}: the variance (or mean square) of a token is zero and eps = 0, so the "
+                "Jacobian of the norm does not exist there"
             )
         if exponent.axes == () and exponent.data.item() == -1:
             return Value(base.axes, 1 / base.data)
@@ -442,13 +435,35 @@ class Environment:
         axis = str(numerator.indices[-1])
         axes = _union((score, rest))
         k = axes.index(axis)
-        visible = np.broadcast_to(rest.aligned(axes), np.broadcast_shapes(
-            rest.aligned(axes).shape, score.aligned(axes).shape))
+        visible = np.broadcast_to(
+            rest.aligned(axes),
+            np.broadcast_shapes(rest.aligned(axes).shape, score.aligned(axes).shape),
+        )
         logits = np.where(visible > 0, score.aligned(axes), -np.inf)
         peak = logits.max(axis=k, keepdims=True)
         weights = visible * np.exp(logits - np.where(np.isfinite(peak), peak, 0.0))
         partition = weights.sum(axis=k, keepdims=True)
         return Value(axes, weights / np.where(partition > 0, partition, 1.0))
+
+
+@lru_cache(maxsize=1024)
+def _leaves(expr: sp.Basic) -> tuple[sp.Basic, ...]:
+    """Return the states and weights in an expression, each once."""
+    seen: set[sp.Basic] = set()
+    found: list[sp.Basic] = []
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, State | Vector | Matrix) or (
+            isinstance(node, At) and isinstance(node.family, Vector | Matrix)
+        ):
+            found.append(node)
+        else:
+            waiting.extend(node.args)
+    return tuple(sorted(found, key=lambda leaf: not isinstance(leaf, State)))
 
 
 def _inner(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -684,6 +699,7 @@ class Lowering:
         return tuple(factors)
 
 
+@lru_cache(maxsize=1024)
 def _flatten(term: sp.Basic) -> tuple[list[sp.Expr], list[sp.Basic]]:
     """Return the scalars and the matrix word of a nest of products and index sums."""
     if is_scalar(term):

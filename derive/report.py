@@ -95,7 +95,9 @@ def write_report(
     out.mkdir(parents=True, exist_ok=True)
     x = state()
     rows: list[dict[str, Any]] = []
-    jobs = [(placement, norm, depth) for norm in NORMS for placement in PLACEMENTS for depth in depths]
+    jobs = [
+        (placement, norm, depth) for norm in NORMS for placement in PLACEMENTS for depth in depths
+    ]
     for placement, norm, depth in progress(jobs, "depth"):
         rows += depth_rows(
             block(placement, norm, "ffn"),

@@ -27,7 +27,6 @@ import sympy as sp
 __all__ = ["H", "L", "alpha", "beta", "d", "d_h", "eps", "f", "latex_name", "n", "scale"]
 
 
-
 class _Named(sp.Symbol):
     """A symbol that prints in LaTeX by `latex_name`."""
 

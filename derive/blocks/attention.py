@@ -139,9 +139,7 @@ class Attention(Map):
             output=output,
             identities=(
                 Identity(mask * sp.exp(score), e, f"definition of {e}", f"{e} = m exp({score})"),
-                Identity(
-                    e, p * partition, f"definition of {p}", f"{p} = {e}/{partition}"
-                ),
+                Identity(e, p * partition, f"definition of {p}", f"{p} = {e}/{partition}"),
                 Identity(
                     IndexSum(product([p, v_j]), j, n),
                     o,

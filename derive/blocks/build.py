@@ -176,5 +176,3 @@ def layer(
     h = let("h", parse_block(equation, {"N": first, "F": attention}, x))
     renamed = equation.replace("x", "h")
     return parse_block(renamed, {"N": second, "F": feed_forward}, h)  # type: ignore[arg-type]
-
-

@@ -210,6 +210,4 @@ def norm(name: str, **options: Any) -> _Norm:
     try:
         return NORMS[name.lower()](**options)
     except KeyError:
-        raise UnknownNameError(
-            f"norm: expected one of {', '.join(NORMS)}, got {name!r}"
-        ) from None
+        raise UnknownNameError(f"norm: expected one of {', '.join(NORMS)}, got {name!r}") from None

@@ -102,7 +102,7 @@ def certify_map(node: Apply, claimed: sp.Basic | None = None) -> Certificate | N
         None where the map mixes tokens: its blocks carry indices, which the procedure does not
         decide.
     """
-    body = node.mapping.body(node.argument)
+    body = node.body
     if body is None or node.mapping.mixes_tokens:
         return None
     if claimed is None:
@@ -162,7 +162,7 @@ class _Expansion:
         if isinstance(expr, Let | ScalarLet):
             return expr if _is_generic(expr) else self(expr.definition)
         if isinstance(expr, Apply):
-            body = expr.mapping.body(expr.argument)
+            body = expr.body
             opaque = body is None or expr.mapping.mixes_tokens
             return expr if opaque else self(body.output)  # type: ignore[union-attr]
         return expr.func(*[self(a) if isinstance(a, sp.Expr) else a for a in expr.args])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
+from mpmath.libmp import prec_to_dps
 
 from derive.calculus.instantiate import Instantiation, token_blocks
 from derive.calculus.maps import Map
@@ -58,11 +59,15 @@ class SymPyRing:
         return sp.exp(value)
 
     def activation(self, activation: Activation, order: int, value: sp.Expr) -> sp.Expr:
-        """Return the formula, or a named function where the activation is abstract."""
+        """Return the formula, or a named function where the activation is abstract.
+
+        At a floating-point number the formula is evaluated to its digits.
+        """
         if activation.is_abstract:
             t = sp.Dummy("t", real=True)
             return sp.Function(activation.name)(t).diff(t, order).subs(t, value)
-        return activation.derivative(order)(value)
+        result = activation.derivative(order)(value)
+        return result.evalf(prec_to_dps(value._prec)) if value.is_Float else result
 
     def map(self, mapping: Map, argument: list[sp.Expr]) -> list[sp.Expr]:
         """Return the named functions ``F_0(u), F_1(u), ...``."""

@@ -172,7 +172,7 @@ class Instantiation:
         return out
 
     def _apply(self, expr: Apply, at: Mapping[sp.Basic, int], token: int) -> np.ndarray:
-        body = expr.mapping.body(expr.argument)
+        body = expr.body
         if body is None:
             argument = self(expr.argument, at, token)
             out = np.empty((len(argument), 1), dtype=object)

@@ -7,6 +7,7 @@ differential. An *abstract* map has none and its Jacobian is the node :math:`DF(
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import sympy as sp
@@ -99,6 +100,11 @@ def _column(argument: Any, of: str) -> sp.Basic:
     return argument
 
 
+@lru_cache(maxsize=1024)
+def _body(mapping: Map, argument: sp.Basic) -> Body | None:
+    return mapping.body(argument)
+
+
 class Apply(Tensor):
     r"""The vector :math:`F(u)`."""
 
@@ -114,6 +120,11 @@ class Apply(Tensor):
     def argument(self) -> sp.Basic:
         """What it is applied to."""
         return self.args[1]
+
+    @property
+    def body(self) -> Body | None:
+        """The definition of the map at the argument; None if the map is abstract."""
+        return _body(self.mapping, self.argument)
 
     @property
     def shape(self) -> tuple[sp.Expr, sp.Expr]:
@@ -193,6 +204,8 @@ class TokenBlocks(Tensor):
 
     def block(self, i: Any, j: Any) -> sp.Basic:
         """Return the block from input token `j` to output token `i`."""
+        if (i, j) == self.args[2:]:
+            return self.args[1]
         fresh_i, fresh_j = sp.Dummy(integer=True), sp.Dummy(integer=True)
         renamed = self.args[1].xreplace({self.args[2]: fresh_i, self.args[3]: fresh_j})
         return renamed.xreplace({fresh_i: sp.sympify(i), fresh_j: sp.sympify(j)})

@@ -36,9 +36,19 @@ Words = dict[Word, sp.Expr]
 
 
 class NormalForm:
-    """Reduces expressions to coefficients of words; one instance for expressions to be compared."""
+    """Reduces expressions to coefficients of words; one instance for expressions to be compared.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    expand_lets : bool
+        Whether named vectors (the argument of a norm) are expanded too. They are generic atoms
+        otherwise, which is quicker and suffices unless what they are made of occurs beside them.
+    """
+
+    def __init__(self, expand_lets: bool = False) -> None:
+        self.expand_lets = expand_lets
+        self.columns: set[sp.Basic] = set()
+        self.lets: set[Let] = set()
         self._scalars: dict[Any, sp.Symbol] = {}
         self._roots: dict[sp.Expr, sp.Symbol] = {}
         self._bases: dict[sp.Symbol, sp.Expr] = {}
@@ -77,17 +87,19 @@ class NormalForm:
             return {(): sp.S.One}
         if isinstance(expr, Diag):
             return self._diagonal(expr)
-        if isinstance(expr, Let) and stands_for_scalars(expr):
+        if isinstance(expr, Let) and (self.expand_lets or stands_for_scalars(expr)):
             return self.words(expr.definition)
-        if isinstance(expr, Differential):
-            return {(("col", self._atom(expr)),): sp.S.One}
         if type(expr).__name__ in ("IndexSum", "At"):
             raise UnknownNodeError(
                 f"normal form: {expr} carries a token or head index; the decision procedure is for "
                 "expressions without"
             )
         if expr.shape[1] == 1:
-            return {(("col", self._atom(expr)),): sp.S.One}
+            atom = self._atom(expr)
+            self.columns.add(atom)
+            if isinstance(expr, Let):
+                self.lets.add(expr)
+            return {(("col", atom),): sp.S.One}
         kind = "mix" if getattr(expr, "mixes_tokens", False) else "mat"
         return {((kind, self._atom(expr)),): sp.S.One}
 
@@ -246,6 +258,12 @@ class NormalForm:
                 expr = _reduce_root(expr, root, base)
         return expr
 
+    @property
+    def decides(self) -> bool:
+        """Whether the named vectors met so far are independent of the other vectors met."""
+        made_of = {self._atom(a) for v in self.lets for a in _shallow(v.definition)}
+        return not self.columns & (made_of - {self._atom(v) for v in self.lets})
+
     def vanishes(self, coefficient: sp.Expr) -> bool:
         """Whether a coefficient is zero as a function of the generic symbols."""
         if coefficient == 0:
@@ -349,6 +367,19 @@ def _word_key(word: Word) -> tuple[Any, ...]:
     return tuple((kind, sp.default_sort_key(v)) for kind, v in word)
 
 
+def _all_vanish(left: sp.Basic, right: sp.Basic, *, expand_lets: bool) -> tuple[bool, bool]:
+    """Return whether the sides agree word by word, and whether that settles the question."""
+    form = NormalForm(expand_lets)
+    if is_scalar(left):
+        agree = form.vanishes(form.scalar(left) - form.scalar(right))
+    else:
+        difference = dict(form.words(left))
+        for word, coefficient in form.words(right).items():
+            difference[word] = difference.get(word, sp.S.Zero) - coefficient
+        agree = all(form.vanishes(c) for c in difference.values())
+    return agree, agree or form.decides
+
+
 def is_zero(expr: sp.Basic) -> bool:
     """Whether an expression is zero for every ``d`` and every value of its atoms.
 
@@ -357,10 +388,7 @@ def is_zero(expr: sp.Basic) -> bool:
     UnknownNodeError
         If the expression is outside the fragment that the procedure decides.
     """
-    form = NormalForm()
-    if is_scalar(expr):
-        return form.vanishes(form.scalar(expr))
-    return all(form.vanishes(c) for c in form.words(expr).values())
+    return equal(expr, sp.S.Zero if is_scalar(expr) else sp.ZeroMatrix(*expr.shape))
 
 
 def equal(left: sp.Basic, right: sp.Basic) -> bool:
@@ -390,14 +418,9 @@ def equal(left: sp.Basic, right: sp.Basic) -> bool:
     >>> equal(J * Ones(x.shape[0]), 0 * x)
     True
     """
-    if is_scalar(left) != is_scalar(right):
+    if is_scalar(left) != is_scalar(right) or (not is_scalar(left) and left.shape != right.shape):
         return False
-    form = NormalForm()
-    if is_scalar(left):
-        return form.vanishes(form.scalar(left) - form.scalar(right))
-    if left.shape != right.shape:
-        return False
-    difference = dict(form.words(left))
-    for word, coefficient in form.words(right).items():
-        difference[word] = difference.get(word, sp.S.Zero) - coefficient
-    return all(form.vanishes(c) for c in difference.values())
+    agree, settled = _all_vanish(left, right, expand_lets=False)
+    if not settled:
+        agree, _ = _all_vanish(left, right, expand_lets=True)
+    return agree

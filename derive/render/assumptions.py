@@ -103,8 +103,8 @@ def _of_map(mapping: Map) -> Iterator[Assumption]:
                 r"$\epsilon = 0$",
             )
         elif eps.is_number:
-            value = sp.Float(eps, 3) if not eps.is_Integer else eps
-            yield both("@ has #, kept", f"eps = {value}", rf"$\epsilon = {latex(value)}$")
+            value = eps if eps.is_Integer else sp.Float(eps, 3)
+            yield both("@ has #, kept", f"eps = {float(eps):g}", rf"$\epsilon = {latex(value)}$")
         else:
             yield both(
                 "@ keeps its constant: exact for every #", f"{text(eps)} > 0", f"${latex(eps)} > 0$"

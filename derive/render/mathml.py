@@ -47,6 +47,8 @@ def to_mathml(latex: str, display: bool = True) -> str:
     """
     convert = load("latex2mathml.converter", "report").convert
     rows = _rows(latex)
+    if _depth(latex) != 0:
+        raise DeriveError(f"latex: the braces do not balance: {latex}")
     try:
         if rows is None:
             math = ET.fromstring(convert(_prepared(latex)))
@@ -65,6 +67,11 @@ def to_mathml(latex: str, display: bool = True) -> str:
     math.set("xmlns", _NAMESPACE)
     math.set("display", "block" if display else "inline")
     return ET.tostring(math, encoding="unicode")
+
+
+def _depth(latex: str) -> int:
+    bare = re.sub(r"\\.", "", latex)
+    return bare.count("{") - bare.count("}")
 
 
 def _rows(latex: str) -> list[list[str]] | None:

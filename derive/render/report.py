@@ -366,10 +366,11 @@ def _depth_tex(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _checks_tex(rows: Iterable[Mapping[str, Any]]) -> str:
     head = ["system", "placement", "norm", "layers", "dtype", "relative error", "result"]
-    keys = ("system", "placement", "norm", "layers", "dtype", "error")
+    keys = ("placement", "norm", "layers", "dtype", "error")
     cells = [
         [
-            *(_breakable(escaped(row[key])) for key in keys),
+            r"\raggedright " + _breakable(escaped(row["system"])),
+            *(escaped(row[key]) for key in keys),
             "passed" if row["ok"] else r"\textbf{failed}",
         ]
         for row in rows
@@ -378,5 +379,5 @@ def _checks_tex(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _breakable(name: str) -> str:
-    """Let a long dotted name break after its dots."""
-    return re.sub(r"\.(?=[A-Za-z])", r".\\allowbreak{}", name)
+    """Let a long name break after its dots and underscores."""
+    return re.sub(r"(\\_|\.)(?=[A-Za-z])", r"\1\\allowbreak{}", name)

@@ -1,0 +1,64 @@
+# Two commands for a fresh machine with Python >= 3.11, git and make:
+#
+#     make report    sets up .venv, then derives, evaluates over depth, checks, and writes report/
+#     make test      sets up .venv, then runs the tests
+#
+# ARGS is passed on, as in: make test ARGS="tests/test_cli.py -x"
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+# Workers of the test run; 0 runs in one process.
+WORKERS ?= auto
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup report test test-slow lint types bench clean
+
+help:
+	@echo "make report     set up, then write report/index.html, report/report.tex and the depth figure"
+	@echo "make test       set up, then run every test"
+	@echo "make test-slow  only the tests that take more than about ten seconds"
+	@echo "make lint       ruff check, ruff format --check, import contracts"
+	@echo "make types      mypy"
+	@echo "make bench      time the derivations against explicit entries"
+	@echo "make setup      make .venv and install the package with all extras"
+	@echo "make clean      remove .venv, report/ and what the tools leave behind"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python >= 3.11 is needed; say which one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+report: $(STAMP)
+	$(BIN)/derive report --out report/ $(ARGS)
+
+# One BLAS thread a worker: the workers are the parallelism, and the matrices are small.
+test test-slow: export OMP_NUM_THREADS ?= 1
+test test-slow: export OPENBLAS_NUM_THREADS ?= 1
+test test-slow: export MKL_NUM_THREADS ?= 1
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/show.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) report build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,65 @@
+"""Every claim is proved for every d, and each of its perturbations is rejected."""
+
+import dataclasses
+
+import pytest
+import sympy as sp
+
+from derive.calculus.atoms import Ones
+from derive.calculus.normal_form import equal
+from derive.calculus.tensor import is_scalar
+from proofs.norms import CLAIMS
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.id)
+def test_claim_is_proved_for_every_d(claim):
+    certificate = claim.certificate()
+    assert certificate.holds
+    assert certificate.kind == "identity"
+
+
+def _unit(expr):
+    """Something of the same shape that is not zero."""
+    if is_scalar(expr):
+        return sp.S.One
+    rows, cols = expr.shape
+    if cols == 1:
+        return Ones(rows)
+    return Ones(cols).T if rows == 1 else sp.Identity(rows)
+
+
+PERTURBATIONS = {
+    "one more": lambda right: right + _unit(right),
+    "one less": lambda right: right - _unit(right),
+    "sign flipped, one more": lambda right: -1 * right + _unit(right),
+    "factor 1.01": lambda right: sp.Rational(101, 100) * right,
+    "sign flipped": lambda right: -1 * right,
+    "zero": lambda right: 0 * right,
+}
+
+
+def _cases():
+    for claim in CLAIMS:
+        _, right = claim.sides()
+        vanishes = right == 0 or getattr(right, "is_ZeroMatrix", False)
+        for name, perturb in PERTURBATIONS.items():
+            if not (vanishes and name in ("factor 1.01", "sign flipped", "zero")):
+                yield pytest.param(claim, perturb, id=f"{claim.id}-{name}")
+
+
+@pytest.mark.parametrize(("claim", "perturb"), list(_cases()))
+def test_perturbed_claim_is_rejected(claim, perturb):
+    left, right = claim.sides()
+    assert not equal(left, perturb(right))
+
+
+def test_certificate_reports_a_wrong_claim():
+    claim = next(c for c in CLAIMS if c.id == "layernorm-jacobian")
+    left, right = claim.sides()
+    wrong = dataclasses.replace(claim, sides=lambda: (left, 2 * right))
+    assert not wrong.certificate().holds
+
+
+def test_ids_are_unique_and_every_claim_has_a_source():
+    assert len({c.id for c in CLAIMS}) == len(CLAIMS)
+    assert all(c.statement and c.source for c in CLAIMS)
