@@ -97,7 +97,9 @@ def show(
     format_: str,
 ) -> None:
     """Derive the Jacobian of a BLOCK: a placement (post, pre) or "x + N(F(N(x)))"."""
-    from derive import render
+    from derive.render.json import derivation_json
+    from derive.render.latex import derivation_latex, derivation_tex
+    from derive.render.text import derivation_text
 
     x = derive.state("x")
     if layer:
@@ -108,20 +110,20 @@ def show(
     found = derive.derivation(expr, x)
     certificates = found.check() if certify else ()
     if format_ == "json":
-        payload = render.derivation_json(found)
+        payload = derivation_json(found)
         if certify:
             payload["certificates"] = [
                 {"kind": c.kind, "claim": c.claim, "holds": c.holds} for c in certificates
             ]
         click.echo(_json(payload))
     elif format_ == "text":
-        click.echo(render.derivation_text(found, steps=steps))
+        click.echo(derivation_text(found, steps=steps))
         for certificate in certificates:
             click.echo(str(certificate))
     elif format_ == "latex":
-        click.echo(render.derivation_latex(found))
+        click.echo(derivation_latex(found))
     else:
-        click.echo(render.derivation_tex(found))
+        click.echo(derivation_tex(found))
     if not all(c.holds for c in certificates):
         raise SystemExit(1)
 

@@ -28,8 +28,8 @@ from derive.errors import DomainError
 from derive.linalg import materialise
 
 __all__ = [
-    "Check",
     "TOLERANCE",
+    "Check",
     "check",
     "check_block",
     "closed_form",
@@ -47,7 +47,7 @@ term in a formula shows at 1e-3 or more. See the mutation tests.
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison.
+    r"""One comparison.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Check:
     placement, norm : str
         What the layer was recognised as.
     max_rel_error : float
-        :math:`\\max|J_{closed}-J_{autodiff}| / \\max|J_{autodiff}|`.
+        :math:`\max|J_{closed}-J_{autodiff}| / \max|J_{autodiff}|`.
     dtype : str
         The lowest precision that any operation of the reference returned.
     ok : bool

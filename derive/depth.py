@@ -112,7 +112,7 @@ class Stack:
         return states
 
     def jacobians(self, x: Any) -> list[Operator]:
-        r"""Return the operators :math:`J_0, ..., J_{L-1}` along the trajectory that starts at `x`."""
+        r"""Return the operators :math:`J_0, ..., J_{L-1}` along the trajectory from `x`."""
         return self._operators(x, lambda found: found.jacobian)
 
     def branches(self, x: Any) -> list[Operator]:

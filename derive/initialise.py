@@ -50,7 +50,7 @@ def _shape(node: Vector | Matrix) -> tuple[Any, ...]:
 
 
 def _nodes(expr: sp.Basic, seen: set[sp.Basic] | None = None) -> Iterator[sp.Basic]:
-    """Yield every node once, bodies of maps included; the family of an indexed weight is skipped."""
+    """Yield every node once, bodies of maps included, families of indexed weights not."""
     seen = set() if seen is None else seen
     if expr in seen or isinstance(expr, Map | Activation):
         return

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 from derive.calculus.atoms import Diag, Inner, Matrix, Ones, State, Vector
 from derive.calculus.let import Let, ScalarLet
@@ -104,9 +104,9 @@ class Environment:
     Parameters
     ----------
     weights : mapping from str to array or float
-        Weights by name; scalars such as ``eps`` or ``alpha`` as well. A mask is ``mask``, ``(n, n)``
-        boolean, True where token ``i`` sees token ``j``; without it a causal one is made where the
-        block asks for one.
+        Weights by name; scalars such as ``eps`` or ``alpha`` as well. ``mask`` is boolean,
+        ``(n, n)``, True where token ``i`` sees token ``j``; without it a causal one is made where
+        the block asks for one.
     state : array (n, d)
         The state; ``(d,)`` stands for one token.
     maps : mapping from str to AbstractMap, optional
@@ -419,7 +419,7 @@ class Environment:
         return Value(axes, mask.astype(float)[..., None, None])
 
     def _softmax(self, expr: ScalarLet) -> Value | None:
-        """Return an exponential over its own sum, shifted by its maximum so that it cannot overflow.
+        """Return an exponential over its own sum, shifted by its maximum against overflow.
 
         A row that sees no token at all is zero.
         """
@@ -497,7 +497,9 @@ def activation_function(activation: Activation, order: int) -> Callable[[np.ndar
     """Return a NumPy function of the derivative of an activation, from its one formula."""
     formula = activation.derivative(order)
     (t,) = formula.variables
-    compiled = sp.lambdify(t, formula.expr, modules=[{"sigmoid": expit}, "scipy", "numpy"])
+    compiled = sp.lambdify(
+        t, formula.expr, modules=[{"sigmoid": expit, "normal_cdf": ndtr}, "scipy", "numpy"]
+    )
 
     def function(values: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", under="ignore"):

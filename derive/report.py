@@ -83,7 +83,7 @@ def write_report(
     Returns
     -------
     Written
-        The paths of ``index.html``, ``report.tex`` and ``depth.svg``.
+        The paths of ``index.html``, ``report.tex``, ``depth.svg`` and ``depth.pdf``.
 
     Raises
     ------
@@ -129,7 +129,9 @@ def write_report(
         },
     }
     paths = [out / "index.html", out / "report.tex"]
-    paths[0].write_text(report_html(figures=[figure], **content), encoding="utf-8")
-    paths[1].write_text(report_tex(figures=[figure], **content), encoding="utf-8")
-    paths.append(plots.save(figure, out / "depth.svg"))
+    caption = "What depth does to the end-to-end Jacobian and to the gradient"
+    drawn = [plots.save(figure, out / name) for name in ("depth.svg", "depth.pdf")]
+    paths[0].write_text(report_html(figures=[(caption, figure)], **content), encoding="utf-8")
+    paths[1].write_text(report_tex(figures=[(caption, "depth.pdf")], **content), encoding="utf-8")
+    paths += drawn
     return Written(tuple(paths), all(r["ok"] for r in (*checks, *stack_checks)))

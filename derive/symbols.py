@@ -55,10 +55,13 @@ _STEMS = {
     "scale": r"\lambda",
 }
 _WHOLE = {"sigma2": r"\sigma^{2}"}
-_GREEK = frozenset(
-    "alpha beta gamma delta epsilon zeta eta theta kappa lambda mu nu xi pi rho sigma tau phi "
-    "chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split()
-)
+# fmt: off
+_GREEK = frozenset((
+    "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "kappa", "lambda", "mu",
+    "nu", "xi", "pi", "rho", "sigma", "tau", "phi", "chi", "psi", "omega", "Gamma", "Delta",
+    "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega",
+))
+# fmt: on
 
 
 def latex_name(name: str) -> str:

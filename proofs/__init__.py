@@ -1,1 +1,1 @@
-"""Claims about the placement of the norm, one readable file per area; imports derive, never the reverse."""
+"""Claims about the placement of the norm, one readable file per area; derive never imports it."""

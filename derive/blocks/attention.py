@@ -25,6 +25,8 @@ from derive.calculus.tokens import At, IndexSum, index, index_sum
 
 __all__ = ["Attention"]
 
+INVERSE_ROOT = 1 / sp.sqrt(symbols.d_h)
+
 
 class Attention(Map):
     r"""Multi-head self-attention :math:`A(Z)_i = \sum_h W_O^{(h)} o^{(h)}_i + b_O`.
@@ -66,8 +68,9 @@ class Attention(Map):
         bias: Any = False,
         name: Any = "A",
         masked: Any = None,
-        scale: Any = 1 / sp.sqrt(symbols.d_h),
+        scale: Any = INVERSE_ROOT,
     ) -> Attention:
+        """Check the arguments and build the node."""
         masked = causal if masked is None else masked
         return sp.Basic.__new__(
             cls,

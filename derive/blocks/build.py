@@ -15,7 +15,7 @@ from derive.blocks.parse import parse_block
 from derive.blocks.placements import placement
 from derive.blocks.sublayers import FFN, GatedFFN, Sublayer
 from derive.calculus.atoms import State
-from derive.calculus.let import let
+from derive.calculus.let import Let
 from derive.calculus.maps import Map
 from derive.errors import DomainError, UnknownNameError
 
@@ -95,7 +95,8 @@ def block(
     Parameters
     ----------
     equation : str
-        ``post``, ``pre`` or a text in ``x``, ``N``, ``F``, ``A`` (attention) such as
+        ``post``, ``pre`` or a text in ``x`` (the variable's name), ``N``, ``F``, ``A`` (attention)
+        such as
         ``"x + N(F(N(x)))"``; ``N1``, ``N2``, ``F1`` ... are further norms and sublayers of the same
         kind with weights of their own.
     norm_ : str or norm
@@ -115,10 +116,11 @@ def block(
     >>> print(block("pre"))
     x + F(N(x))
     """
-    text = str(equation).strip()
-    if re.fullmatch(r"[A-Za-z][\w-]*", text) and text != "x":
-        text = placement(text).equation
-    return parse_block(text, _maps(text, norm_, sublayer_), x)
+    x = state() if x is None else x
+    text, name = str(equation).strip(), x.name
+    if re.fullmatch(r"[A-Za-z][\w-]*", text) and text != name:
+        text, name = placement(text).equation, "x"
+    return parse_block(text, _maps(text, norm_, sublayer_), x, name)
 
 
 def _maps(text: str, norm_: str | _Norm, sublayer_: str | Map) -> dict[str, Map]:
@@ -173,6 +175,5 @@ def layer(
     attention = Attention() if attention is None else attention
     feed_forward = FFN() if feed_forward is None else feed_forward
     equation = placement(name).equation
-    h = let("h", parse_block(equation, {"N": first, "F": attention}, x))
-    renamed = equation.replace("x", "h")
-    return parse_block(renamed, {"N": second, "F": feed_forward}, h)  # type: ignore[arg-type]
+    h = Let("h", parse_block(equation, {"N": first, "F": attention}, x, "x"))
+    return parse_block(equation, {"N": second, "F": feed_forward}, h, "x")

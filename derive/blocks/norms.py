@@ -1,4 +1,4 @@
-r"""Normalisations as concrete maps: their Jacobians are derived from mean, variance and quotient."""
+r"""Norms as concrete maps: their Jacobians are derived from mean, variance and quotient."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class _Norm(Map):
         gain: Any = True,
         bias: Any = True,
     ) -> _Norm:
+        """Check the arguments and build the node."""
         eps = sp.sympify(eps)
         if not is_scalar(eps) or eps.is_negative or eps.is_extended_real is False:
             raise DomainError(f"eps: expected a non-negative number or symbol, got {eps}")
@@ -171,7 +172,8 @@ class RMSNorm(_Norm):
         gain: Any = True,
         bias: Any = False,
     ) -> RMSNorm:
-        return _Norm.__new__(cls, label, eps, gain, bias)  # type: ignore[return-value]
+        """Check the arguments and build the node."""
+        return _Norm.__new__(cls, label, eps, gain, bias)
 
     def body(self, argument: sp.Basic, suffix: str = "") -> Body:
         """Return mean square, root and quotient."""

@@ -7,12 +7,15 @@ maps in scope with one argument.
 from __future__ import annotations
 
 import ast
+import re
+import warnings
 from collections.abc import Mapping
 
 import sympy as sp
 
 from derive import symbols
 from derive.calculus.atoms import State
+from derive.calculus.let import Let
 from derive.calculus.maps import Map
 from derive.calculus.tensor import is_scalar, product, total
 from derive.errors import ParseError, ShapeError
@@ -20,9 +23,16 @@ from derive.errors import ParseError, ShapeError
 __all__ = ["parse_block"]
 
 SCALARS = {"alpha": symbols.alpha, "beta": symbols.beta, "d": symbols.d, "L": symbols.L}
+LONGEST = 2_000
+LARGEST = 1e300
 
 
-def parse_block(text: str, maps: Mapping[str, Map], state: State | None = None) -> sp.Basic:
+def parse_block(
+    text: str,
+    maps: Mapping[str, Map],
+    state: State | Let | None = None,
+    name: str | None = None,
+) -> sp.Basic:
     r"""Parse a block equation.
 
     Parameters
@@ -31,8 +41,10 @@ def parse_block(text: str, maps: Mapping[str, Map], state: State | None = None) 
         For example ``"N(alpha*x + F(x))"``.
     maps : mapping from str to Map
         The norms and sublayers that the text may apply.
-    state : State, optional
+    state : State or Let, optional
         The variable, ``x`` by default.
+    name : str, optional
+        What the text calls the variable: its own name by default.
 
     Returns
     -------
@@ -47,15 +59,20 @@ def parse_block(text: str, maps: Mapping[str, Map], state: State | None = None) 
     state = State("x", symbols.d) if state is None else state
     if not isinstance(text, str) or not text.strip():
         raise ParseError(f"block: expected an equation such as 'x + F(N(x))', got {text!r}")
-    if len(text) > 10_000:
-        raise ParseError(f"block: expected at most 10000 characters, got {len(text)}")
+    if len(text) > LONGEST:
+        raise ParseError(f"block: expected at most {LONGEST} characters, got {len(text)}")
+    if not text.isascii():  # Python reads some other characters as if they were these
+        raise ParseError(f"block: expected ASCII characters only, got {text!r}")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        where = f" at column {error.offset}" if isinstance(error, SyntaxError) else ""
+        column = getattr(error, "offset", None)
+        where = "" if column is None else f" at column {column}"
         raise ParseError(f"block: cannot read {text!r}{where}") from None
     try:
-        block = _Reader(text.strip(), maps, state).read(tree)
+        block = _Reader(text.strip(), maps, state, name or state.name).read(tree)
     except ShapeError as error:
         raise ParseError(f"block {text!r}: {error}") from None
     except RecursionError:
@@ -66,10 +83,13 @@ def parse_block(text: str, maps: Mapping[str, Map], state: State | None = None) 
 
 
 class _Reader:
-    def __init__(self, text: str, maps: Mapping[str, Map], state: State) -> None:
+    def __init__(
+        self, text: str, maps: Mapping[str, Map], state: State | Let, state_name: str
+    ) -> None:
         self.text = text
         self.maps = maps
         self.state = state
+        self.state_name = state_name
 
     def fail(self, node: ast.AST, expected: str) -> ParseError:
         piece = ast.get_source_segment(self.text, node) or self.text
@@ -80,7 +100,7 @@ class _Reader:
             case ast.Name(id=name):
                 return self.name(node, name)
             case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-                return sp.Rational(str(value)) if isinstance(value, float) else sp.Integer(value)
+                return self.number(node, value)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return product([-1, self.read(operand)])
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
@@ -91,12 +111,19 @@ class _Reader:
                 return self.call(node, name, argument)
         raise self.fail(node, "a sum, a product or the application of a map to one argument")
 
+    def number(self, node: ast.expr, value: float) -> sp.Rational:
+        digits = (ast.get_source_segment(self.text, node) or "").lower().partition("e")[0]
+        lost = value == 0 and re.search("[1-9]", digits)
+        if lost or not value < LARGEST:
+            raise self.fail(node, f"a number below {LARGEST:g} that is not rounded to zero")
+        return sp.Rational(str(value))
+
     def name(self, node: ast.expr, name: str) -> sp.Basic:
-        if name == self.state.name:
+        if name == self.state_name:
             return self.state
         if name in SCALARS:
             return SCALARS[name]
-        known = ", ".join((self.state.name, *SCALARS))
+        known = ", ".join((self.state_name, *SCALARS))
         if name in self.maps:
             raise self.fail(node, f"the map {name} applied to something, as in {name}(x)")
         raise self.fail(node, f"one of {known}")

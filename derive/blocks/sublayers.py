@@ -30,6 +30,7 @@ class Sublayer(Map):
     """
 
     def __new__(cls, name: Any = "F") -> Sublayer:
+        """Check the arguments and build the node."""
         return sp.Basic.__new__(cls, Str(str(name)))
 
 
@@ -45,6 +46,7 @@ class _Concrete(Map):
         name: Any = "F",
         hidden: Any = symbols.f,
     ) -> _Concrete:
+        """Check the arguments and build the node."""
         return sp.Basic.__new__(
             cls,
             activation(activation_name),
@@ -144,7 +146,8 @@ class GatedFFN(_Concrete):
         name: Any = "F",
         hidden: Any = symbols.f,
     ) -> GatedFFN:
-        return _Concrete.__new__(cls, activation_name, bias, name, hidden)  # type: ignore[return-value]
+        """Check the arguments and build the node."""
+        return _Concrete.__new__(cls, activation_name, bias, name, hidden)
 
     def body(self, argument: sp.Basic, suffix: str = "") -> Body:
         """Return gate, value and output."""

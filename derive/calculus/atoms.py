@@ -19,6 +19,7 @@ class _Named(Tensor):
     """A tensor that is known by its name and its shape."""
 
     def __new__(cls, name: str | Str, rows: Any, cols: Any = 1) -> _Named:
+        """Check the arguments and build the node."""
         if not isinstance(name, str | Str) or not str(name):
             raise ShapeError(f"name: expected a non-empty string, got {name!r}")
         return sp.Basic.__new__(cls, Str(str(name)), sp.sympify(rows), sp.sympify(cols))
@@ -61,6 +62,7 @@ class Ones(Tensor):
     r"""The column vector :math:`\mathbf 1` of ones."""
 
     def __new__(cls, rows: Any) -> Ones:
+        """Check the arguments and build the node."""
         return sp.Basic.__new__(cls, sp.sympify(rows))
 
     @property
@@ -84,6 +86,7 @@ class Diag(Tensor):
     r"""Diagonal matrix :math:`\operatorname{diag}(v)` of a column vector."""
 
     def __new__(cls, vector: sp.Basic) -> sp.Basic:
+        """Check the arguments and build the node."""
         if is_scalar(vector) or vector.shape[1] != 1:
             raise ShapeError(f"diag: expected a column vector, got {vector}")
         if isinstance(vector, Ones):
@@ -108,9 +111,10 @@ class Diag(Tensor):
 
 
 class Reciprocal(Tensor):
-    r"""The vector of the reciprocals of the entries, so that ``Diag(Reciprocal(v))`` inverts ``Diag(v)``."""
+    r"""The vector of reciprocals: ``Diag(Reciprocal(v))`` inverts ``Diag(v)``."""
 
     def __new__(cls, vector: sp.Basic) -> sp.Basic:
+        """Check the arguments and build the node."""
         if is_scalar(vector) or vector.shape[1] != 1:
             raise ShapeError(f"reciprocal: expected a column vector, got {vector}")
         if isinstance(vector, Reciprocal):
@@ -139,6 +143,7 @@ class Inner(sp.Expr):
     is_real = True
 
     def __new__(cls, left: sp.Basic, right: sp.Basic) -> sp.Expr:
+        """Check the arguments and build the node."""
         for side in (left, right):
             if is_scalar(side) or side.shape[1] != 1:
                 raise ShapeError(f"inner product: expected column vectors, got {side}")

@@ -110,9 +110,7 @@ def certify_map(node: Apply, claimed: sp.Basic | None = None) -> Certificate | N
     return certify_identity(node, claimed, node.argument)
 
 
-def certify_identity(
-    block: sp.Basic, claimed: sp.Basic, variable: sp.Basic
-) -> Certificate | None:
+def certify_identity(block: sp.Basic, claimed: sp.Basic, variable: sp.Basic) -> Certificate | None:
     """Compare a Jacobian with the mechanical differential of the block, at symbolic ``d``.
 
     Parameters

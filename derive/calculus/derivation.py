@@ -1,4 +1,4 @@
-r"""The derivation of a block's Jacobian: :math:`dy = J\,dx` from the block to the factored answer."""
+r"""Derivations: :math:`dy = J\,dx` from a block to its factored Jacobian."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply, JacobianOf, TokenBlocks
 from derive.calculus.naming import Named, name_intermediates
 from derive.calculus.steps import RULES, Recorder, Step, body_jacobian
-from derive.calculus.tensor import Tensor, is_scalar, product
+from derive.calculus.tensor import Tensor, is_scalar
 from derive.errors import ShapeError, UnknownNodeError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Derivation:
         return bool(getattr(self.jacobian, "mixes_tokens", False))
 
     def token_block(self, i: Any = "i", j: Any = "j") -> sp.Basic:
-        r"""Return the block :math:`\partial y_i/\partial x_j` from input token `j` to output token `i`."""
+        r"""Return the block :math:`\partial y_i/\partial x_j` of the tokens `i` and `j`."""
         from derive.calculus.blockwise import token_block
 
         return token_block(self.jacobian, i, j)

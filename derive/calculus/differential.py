@@ -42,6 +42,7 @@ class Differential(Tensor):
     r"""The differential :math:`dv` of a vector, an independent symbol of the same shape."""
 
     def __new__(cls, of: sp.Basic) -> sp.Basic:
+        """Check the arguments and build the node."""
         return ScalarDifferential(of) if is_scalar(of) else sp.Basic.__new__(cls, of)
 
     @property
@@ -65,6 +66,7 @@ class ScalarDifferential(sp.Expr):
     is_commutative = True
 
     def __new__(cls, of: sp.Expr) -> ScalarDifferential:
+        """Check the arguments and build the node."""
         return sp.Basic.__new__(cls, of)
 
     def _sympystr(self, printer: Any) -> str:
@@ -95,7 +97,6 @@ class Term:
             body = node(body, bound, size)
         return body
 
-
     def renamed(self, renaming: Mapping[sp.Basic, sp.Basic]) -> Term:
         """Rename free indices; a bound index that would be captured moves out of the way first."""
         bounds = [b for b, _ in self.over]
@@ -108,7 +109,7 @@ class Term:
 
     def clear_of(self, indices: set[sp.Basic]) -> Term:
         """Rename the bound indices that are among `indices`."""
-        change = {}
+        change: dict[sp.Basic, sp.Basic] = {}
         for bound, _ in self.over:
             if bound in indices:
                 change[bound] = self._fresh(indices | set(change.values()))
@@ -255,8 +256,7 @@ class Differentiator:
     def _scaled(self, left: Iterable[Any], form: Form, right: Iterable[Any] = ()) -> list[Term]:
         left, right = list(left), list(right)
         return [
-            Term(front(product([*left, t.coefficient, *right])), t.atom, t.over)
-            for t in form.terms
+            Term(front(product([*left, t.coefficient, *right])), t.atom, t.over) for t in form.terms
         ]
 
     @singledispatchmethod

@@ -113,7 +113,9 @@ class JetRing:
         )
         return Dual(here, above * value.slope)
 
-    def _jet(self, mapping: Map, argument: list[Dual]) -> tuple[list[Fraction], list[list[Fraction]]]:
+    def _jet(
+        self, mapping: Map, argument: list[Dual]
+    ) -> tuple[list[Fraction], list[list[Fraction]]]:
         size = range(len(argument))
         return self._value(
             ("map", mapping, tuple(a.value for a in argument)),
@@ -184,5 +186,5 @@ def exact_blocks(
     duals = token_blocks(Instantiation(ring, sizes, tokens), jacobian)
     out = np.full(duals.shape, Fraction(0))
     for index in np.ndindex(*duals.shape):
-        out[index] = duals[index].value
+        out[index] = duals[index].value  # type: ignore[attr-defined]
     return out

@@ -84,6 +84,7 @@ class Let(_Definition, Tensor):
     r"""A named column vector with its definition, for example :math:`u = x + F(x)`."""
 
     def __new__(cls, name: str | Str, definition: sp.Basic, *indices: sp.Basic) -> Let:
+        """Check the arguments and build the node."""
         if is_scalar(definition) or definition.shape[1] != 1:
             raise ShapeError(f"definition: expected a column vector, got {definition}")
         return sp.Basic.__new__(cls, Str(str(name)), definition, *indices)
@@ -101,6 +102,7 @@ class ScalarLet(_Definition, sp.Expr):
     is_real = True
 
     def __new__(cls, name: str | Str, definition: Any, *indices: sp.Basic) -> ScalarLet:
+        """Check the arguments and build the node."""
         definition = sp.sympify(definition)
         if not is_scalar(definition):
             raise ShapeError(f"definition: expected a scalar, got {definition}")

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any
 
 import sympy as sp
-from sympy.core.symbol import Str
 
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.tensor import Tensor, is_scalar
@@ -109,6 +108,7 @@ class Apply(Tensor):
     r"""The vector :math:`F(u)`."""
 
     def __new__(cls, mapping: Map, argument: Any) -> Apply:
+        """Check the arguments and build the node."""
         return sp.Basic.__new__(cls, mapping, _column(argument, f"argument of {mapping.name}"))
 
     @property
@@ -144,6 +144,7 @@ class JacobianOf(Tensor):
     r"""The Jacobian :math:`DF(u)` of a map at an argument, as a node of its own."""
 
     def __new__(cls, mapping: Map, argument: Any) -> JacobianOf:
+        """Check the arguments and build the node."""
         return sp.Basic.__new__(cls, mapping, _column(argument, f"argument of D{mapping.name}"))
 
     @property
@@ -185,9 +186,8 @@ class TokenBlocks(Tensor):
 
     mixes_tokens = True
 
-    def __new__(
-        cls, name: JacobianOf, block: sp.Basic, i: sp.Symbol, j: sp.Symbol
-    ) -> TokenBlocks:
+    def __new__(cls, name: JacobianOf, block: sp.Basic, i: sp.Symbol, j: sp.Symbol) -> TokenBlocks:
+        """Check the arguments and build the node."""
         if block.shape != name.shape:
             raise ShapeError(f"block: expected shape {name.shape}, got {block.shape}")
         return sp.Basic.__new__(cls, name, block, i, j)

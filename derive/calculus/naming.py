@@ -13,7 +13,7 @@ import sympy as sp
 
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply, Body, Map
-from derive.calculus.tensor import Product, Sum, Tensor, is_scalar, total
+from derive.calculus.tensor import Product, Sum, Tensor, total
 
 __all__ = ["Named", "name_intermediates"]
 
@@ -87,8 +87,9 @@ class Named:
         if isinstance(expr, Sum):
             return total([self._walk(t) for t in self._fold(expr)])
         if isinstance(expr, Tensor) and expr.args and not isinstance(expr, ScalarLet):
-            args = [a if is_scalar(a) or not isinstance(a, Tensor) else self._walk(a) for a in expr.args]
-            return expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else expr.func(*args)
+            args = [self._walk(a) if isinstance(a, Tensor) else a for a in expr.args]
+            unchanged = all(a is b for a, b in zip(args, expr.args, strict=True))
+            return expr if unchanged else expr.func(*args)
         return expr
 
     def _named(self, mapping: Map, argument: sp.Basic) -> Let:

@@ -22,7 +22,7 @@ from typing import Any
 import sympy as sp
 
 from derive.calculus.atoms import Diag, Inner, Ones, Reciprocal
-from derive.calculus.differential import Differential, ScalarDifferential
+from derive.calculus.differential import ScalarDifferential
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import TokenBlocks
 from derive.calculus.tensor import Product, Sum, Transposed, is_scalar
@@ -222,7 +222,9 @@ class NormalForm:
             return expr.func(*(self.scalar(a) for a in expr.args))
         if expr.is_number or expr.is_Symbol:
             return expr
-        raise UnknownNodeError(f"normal form: no rule for the scalar {type(expr).__name__} ({expr})")
+        raise UnknownNodeError(
+            f"normal form: no rule for the scalar {type(expr).__name__} ({expr})"
+        )
 
     def _symbol(self, key: Any) -> sp.Symbol:
         if key not in self._scalars:

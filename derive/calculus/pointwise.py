@@ -15,13 +15,13 @@ from sympy.core.symbol import Str
 from derive.calculus.tensor import Tensor, is_scalar
 from derive.errors import ShapeError
 
-__all__ = ["Activation", "Pointwise", "sigmoid"]
+__all__ = ["Activation", "Pointwise", "normal_cdf", "sigmoid"]
 
 _t = sp.Symbol("t", real=True)
 
 
 class sigmoid(sp.Function):
-    r"""Logistic function :math:`\sigma(t) = 1/(1+e^{-t})`, kept as a name so that it does not overflow."""
+    r"""Logistic function :math:`1/(1+e^{-t})`, a name of its own so that it does not overflow."""
 
     nargs = 1
 
@@ -42,6 +42,30 @@ class sigmoid(sp.Function):
         return body if exp is None else rf"{body}^{{{exp}}}"
 
 
+class normal_cdf(sp.Function):
+    r"""Distribution function of the standard normal, :math:`\Phi(t)`.
+
+    A name of its own: SymPy turns ``erfc(-t)`` into ``2 - erfc(t)``, which is exactly zero far on
+    the left, where the function is small but not zero.
+    """
+
+    nargs = 1
+
+    def fdiff(self, argindex: int = 1) -> sp.Expr:
+        r""":math:`\Phi'(t) = e^{-t^2/2}/\sqrt{2\pi}`."""
+        return sp.exp(-(self.args[0] ** 2) / 2) / sp.sqrt(2 * sp.pi)
+
+    def _eval_rewrite_as_erf(self, arg: sp.Expr, **_: Any) -> sp.Expr:
+        return (1 + sp.erf(arg / sp.sqrt(2))) / 2
+
+    def _eval_evalf(self, prec: int) -> sp.Expr:
+        return self.rewrite(sp.erf)._eval_evalf(prec)
+
+    def _latex(self, printer: Any, exp: Any = None, **_: Any) -> str:
+        body = rf"\Phi\!\left({printer._print(self.args[0])}\right)"
+        return body if exp is None else rf"{body}^{{{exp}}}"
+
+
 class Activation(sp.Basic):
     r"""A scalar function with a name and (unless abstract) a formula.
 
@@ -55,6 +79,7 @@ class Activation(sp.Basic):
     """
 
     def __new__(cls, name: str | Str, formula: sp.Lambda | None = None) -> Activation:
+        """Check the arguments and build the node."""
         args: list[sp.Basic] = [Str(str(name))]
         if formula is not None:
             args.append(formula)
@@ -109,9 +134,10 @@ def _derivative(formula: sp.Lambda, order: int) -> sp.Lambda:
 
 
 class Pointwise(Tensor):
-    r"""Derivative of order ``k`` of an activation at every entry of a vector: :math:`\phi^{(k)}(a)`."""
+    r"""An activation or a derivative of it at every entry of a vector: :math:`\phi^{(k)}(a)`."""
 
     def __new__(cls, activation: Activation, order: Any, vector: sp.Basic) -> Pointwise:
+        """Check the arguments and build the node."""
         if is_scalar(vector) or vector.shape[1] != 1:
             raise ShapeError(f"{activation.name}: expected a column vector, got {vector}")
         return sp.Basic.__new__(cls, activation, sp.Integer(order), vector)

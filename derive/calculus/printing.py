@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import sympy as sp
@@ -42,11 +43,13 @@ __all__ = [
 ]
 
 
+@lru_cache(maxsize=4096)
 def latex(expr: sp.Basic) -> str:
     """Return the LaTeX of an expression, without a math delimiter."""
     return str(Latex().doprint(expr))
 
 
+@lru_cache(maxsize=4096)
 def text(expr: sp.Basic) -> str:
     """Return the text of an expression."""
     return str(Text().doprint(expr))

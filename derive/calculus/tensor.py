@@ -236,6 +236,7 @@ class Sum(Tensor):
     """A flat sum of matrices of one shape. Build it with `total` or ``+``."""
 
     def __new__(cls, *terms: sp.Basic) -> sp.Basic:
+        """Check the arguments and build the node."""
         return total(terms)
 
     @property
@@ -263,6 +264,7 @@ class Product(Tensor):
     """A flat word of scalars and matrices, in order. Build it with `product` or ``*``."""
 
     def __new__(cls, *factors: sp.Basic) -> sp.Basic:
+        """Check the arguments and build the node."""
         return product(factors)
 
     @property
@@ -296,6 +298,7 @@ class Transposed(Tensor):
     """Transpose of a node; pushed inwards through sums, products and diagonal matrices."""
 
     def __new__(cls, arg: sp.Basic) -> sp.Basic:
+        """Check the arguments and build the node."""
         from derive.calculus.atoms import Diag
 
         if is_scalar(arg) or arg.is_Identity or isinstance(arg, Diag):

@@ -29,6 +29,7 @@ class At(Tensor):
     r"""Member of a family of tensors: token ``i`` of a state, head ``h`` of a weight."""
 
     def __new__(cls, family: sp.Basic, position: sp.Basic) -> At:
+        """Check the arguments and build the node."""
         return sp.Basic.__new__(cls, family, sp.sympify(position))
 
     @property
@@ -53,15 +54,14 @@ class At(Tensor):
         name = getattr(self.family, "name", None)
         if isinstance(name, str):
             return indexed_latex(name, (self.position,))
-        return (
-            rf"\left[{printer._print(self.family)}\right]_{{{printer._print(self.position)}}}"
-        )
+        return rf"\left[{printer._print(self.family)}\right]_{{{printer._print(self.position)}}}"
 
 
 class _OverIndex:
     """What the two sum nodes have in common: ``args = (summand, index, size)``."""
 
     args: tuple[Any, ...]
+    func: Any
 
     @property
     def summand(self) -> sp.Basic:
@@ -113,6 +113,7 @@ class IndexSum(_OverIndex, Tensor):
     """Sum of tensors over a token or head index."""
 
     def __new__(cls, summand: sp.Basic, index: sp.Symbol, size: sp.Expr) -> IndexSum:
+        """Check the arguments and build the node."""
         return sp.Basic.__new__(cls, summand, index, size)
 
     @property
@@ -127,6 +128,7 @@ class ScalarIndexSum(_OverIndex, sp.Expr):
     is_commutative = True
 
     def __new__(cls, summand: sp.Basic, index: sp.Symbol, size: sp.Expr) -> ScalarIndexSum:
+        """Check the arguments and build the node."""
         return sp.Basic.__new__(cls, summand, index, size)
 
 

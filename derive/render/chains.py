@@ -62,10 +62,22 @@ def defined(D: Derivation) -> tuple[tuple[sp.Basic, sp.Basic], ...]:
     return tuple((quantity, quantity.definition) for quantity in order)
 
 
-def variants(D: Derivation) -> tuple[Let | ScalarLet, ...]:
+def variants(D: Derivation) -> tuple[sp.Basic, ...]:
     """Return the named quantities under every index that the steps use for them."""
-    found: dict[Let | ScalarLet, None] = dict.fromkeys(q for q, _ in defined(D))
+    found: dict[sp.Basic, None] = dict.fromkeys(q for q, _ in defined(D))
+    seen: set[sp.Basic] = set()
+
+    def walk(expr: sp.Basic) -> None:
+        if expr in seen:
+            return
+        seen.add(expr)
+        if isinstance(expr, Let | ScalarLet):
+            found.setdefault(expr)
+            return
+        for arg in expr.args:
+            walk(arg)
+
     for step in D.steps:
-        for expr in (step.before, step.after):
-            found.update(dict.fromkeys(sorted(expr.atoms(Let, ScalarLet), key=str)))
+        walk(step.before)
+        walk(step.after)
     return tuple(found)

@@ -239,16 +239,16 @@ def _block(node: TokenBlocks, line: float) -> str:
 
 
 def _steps(D: Derivation, line: float) -> str:
-    groups = [_chain_rows(D, chain, line) for chain in chains(D)]
+    lefts = [width(latex(c.steps[0].before)) for c in chains(D) if c.steps]
+    lefts.append(width(derivative_latex(output_of(D), D.state)))
+    label = max(text_width(_bare(p)) for step in D.steps for p in _pieces(step.rule)) + 1
+    room = line - max(lefts) - label - 3.2
+    groups = [_chain_rows(D, chain, room) for chain in chains(D)]
     body = " \\\\[1.5ex]\n".join(" \\\\\n".join(steps) for steps in groups)
     return f"\\begin{{align*}}\n{body}\n\\end{{align*}}"
 
 
-def _chain_rows(D: Derivation, chain: Chain, line: float) -> list[str]:
-    lefts = max((width(latex(c.steps[0].before)) for c in chains(D) if c.steps), default=0.0)
-    lefts = max(lefts, width(derivative_latex(chain.of, D.state)))
-    label = max(text_width(_bare(p)) for step in D.steps for p in _pieces(step.rule)) + 1
-    room = line - lefts - label - 3.2
+def _chain_rows(D: Derivation, chain: Chain, room: float) -> list[str]:
     rows: list[str] = []  # one entry for each step
     for k, step in enumerate(chain.steps):
         left = latex(step.before) if k == 0 else ""

@@ -217,6 +217,22 @@ def test_transformer_layers(build):
     np.testing.assert_allclose(materialise(op), dense, atol=1e-12 * np.abs(dense).max(), rtol=0)
 
 
+@pytest.mark.parametrize("shape", [(12, 8), (8, 12)])
+def test_a_low_rank_that_changes_the_width_beside_a_mixing_factor(shape):
+    draw = np.random.default_rng(0).standard_normal
+    n, (rows, cols) = 3, shape
+    p, weight = draw((n, n)), draw((5, rows))
+    left, right = draw((n, rows, 1)), draw((n, cols, 1))
+    op = Contraction([[(p, "ij"), (weight, "rc")]], n, 5, rows) @ LowRank(left, right, n)
+    expected = np.zeros((n, 5, n, cols))
+    for i in range(n):
+        for j in range(n):
+            expected[i, :, j, :] = p[i, j] * weight @ left[j] @ right[j].T
+    expected = expected.reshape(5 * n, cols * n)
+    np.testing.assert_allclose(materialise(op), expected, atol=1e-12)
+    np.testing.assert_allclose(materialise(op.T), expected.T, atol=1e-12)
+
+
 def test_many_block_rows_are_written_in_parts(monkeypatch):
     monkeypatch.setattr(sys.modules["derive.linalg.grid"], "_ENTRIES_IN_WORK", 300)
     op = layer(5, 8, 2, 3)

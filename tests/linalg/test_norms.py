@@ -25,6 +25,11 @@ def test_a_tokenwise_norm_is_the_largest_of_its_tokens():
     assert spectral_norm(op) == pytest.approx(expected, rel=1e-13)
 
 
+def test_a_tokenwise_norm_forms_no_sequence_matrix():
+    # As a matrix it would take 51 GB.
+    assert spectral_norm(Dense(2.3 * np.eye(40), 2000)) == pytest.approx(2.3, rel=1e-14)
+
+
 @pytest.mark.parametrize("size", [1e-300, 1.0, 1e300])
 def test_extreme_sizes(size):
     matrix = size * np.array([[3.0, 0.0], [4.0, 0.0]])

@@ -179,6 +179,12 @@ def test_transpose_is_structured(case):
     np.testing.assert_allclose(op.T.T @ np.eye(op.shape[1]), dense, atol=TOL)
 
 
+def test_tokenwise_operators_are_those_with_zero_off_diagonal_blocks(case):
+    op, dense = case
+    grid = dense.reshape(op.tokens, op.rows, op.tokens, op.cols).transpose(0, 2, 1, 3)
+    assert op.tokenwise == (not grid[~np.eye(op.tokens, dtype=bool)].any())
+
+
 def test_materialise_is_the_dense_matrix(case):
     op, dense = case
     np.testing.assert_allclose(materialise(op), dense, atol=TOL)

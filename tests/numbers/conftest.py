@@ -1,4 +1,4 @@
-"""Random weights and inputs for the numeric tests: every gain and bias differs from one and zero."""
+"""Random weights and inputs for the numeric tests; no gain is one, no bias zero."""
 
 import numpy as np
 import pytest

