@@ -20,6 +20,7 @@ import numpy as np
 import sympy as sp
 from scipy.special import expit, ndtr
 
+from derive import symbols
 from derive.calculus.atoms import Diag, Inner, Matrix, Ones, State, Vector
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply, JacobianOf, TokenBlocks
@@ -41,6 +42,9 @@ from derive.linalg import (
 from derive.linalg import Sum as OperatorSum
 
 __all__ = ["AbstractMap", "Environment", "Value", "evaluate", "lower"]
+
+RANGES = {"h": symbols.H, "h2": symbols.H, "g": symbols.G, "e": symbols.X}
+"""The dimension that an index runs over; other indices that are no tokens run over the memory."""
 
 TOKEN = "token"
 """The axis of a per-token quantity that carries no token index."""
@@ -145,7 +149,7 @@ class Environment:
             if isinstance(leaf, State):
                 self.bind(leaf.shape[0], self.state.shape[1], f"state {leaf.name}")
             elif isinstance(leaf, At):
-                self._named(leaf.family, (str(leaf.position),))
+                self(leaf)
             else:
                 self._named(leaf, ())
 
@@ -248,9 +252,13 @@ class Environment:
         return value
 
     def _check_axis(self, value: Value, axis: str, what: str) -> None:
+        """Give the range of an index its size, or check it."""
         size = value.data.shape[value.axes.index(axis)]
-        if axis in map(str, TOKENS) and size != self.tokens:
-            raise ShapeError(f"{what}: expected {self.tokens} tokens, got {size}")
+        if axis in map(str, TOKENS):
+            if size != self.tokens:
+                raise ShapeError(f"{what}: expected {self.tokens} tokens, got {size}")
+            return
+        self.bind(RANGES.get(axis, symbols.M), size, what)
 
     @_walk.register
     def _(self, expr: Ones) -> Value:
@@ -383,9 +391,10 @@ class Environment:
             return out
         if expr.is_Pow:
             return self._power(expr)
-        if isinstance(expr, sp.exp):
+        if isinstance(expr, sp.exp | sp.tanh):
             value = self(expr.args[0])
-            return Value(value.axes, np.exp(value.data))
+            function = np.exp if isinstance(expr, sp.exp) else np.tanh
+            return Value(value.axes, function(value.data))
         raise UnknownNodeError(f"evaluate: no rule for the scalar {type(expr).__name__} ({expr})")
 
     def _power(self, expr: sp.Pow) -> Value:
@@ -402,7 +411,14 @@ class Environment:
         return _combine(np.power, base, exponent)
 
     def _indexed(self, expr: sp.Indexed) -> Value:
-        """Return the mask ``m[i, j]``: what was given as ``mask``, else the causal one."""
+        """Return the mask ``m[i, j]`` (given as ``mask``, else causal) or a weight by its indices."""
+        axes = tuple(str(i) for i in expr.indices)
+        if str(expr.base) != "m":
+            array = self.weight(str(expr.base), len(axes))
+            value = Value(axes, array[..., None, None])
+            for axis in axes:
+                self._check_axis(value, axis, f"weight {expr.base}")
+            return value
         if "mask" in self.weights:
             mask = np.asarray(self.weights["mask"])
             if mask.shape != (self.tokens, self.tokens):
@@ -415,7 +431,6 @@ class Environment:
                 )
         else:
             mask = np.tri(self.tokens, dtype=bool)
-        axes = tuple(str(i) for i in expr.indices)
         return Value(axes, mask.astype(float)[..., None, None])
 
     def _softmax(self, expr: ScalarLet) -> Value | None:
@@ -427,22 +442,26 @@ class Environment:
         if not isinstance(numerator, ScalarLet) or not isinstance(denominator, ScalarLet):
             return None
         exponentials = [e for e in sp.Mul.make_args(numerator.definition) if isinstance(e, sp.exp)]
-        over = denominator.definition
-        if len(exponentials) != 1 or not isinstance(over, ScalarIndexSum):
+        parts = sp.Add.make_args(denominator.definition)
+        sinks = [p.args[0] for p in parts if isinstance(p, sp.exp)]
+        sums = [p for p in parts if isinstance(p, ScalarIndexSum)]
+        if len(exponentials) != 1 or len(sums) != 1 or len(sums) + len(sinks) != len(parts):
             return None
         score = self(exponentials[0].args[0])
         rest = self(numerator.definition / exponentials[0])
-        axis = str(numerator.indices[-1])
         axes = _union((score, rest))
-        k = axes.index(axis)
-        visible = np.broadcast_to(
-            rest.aligned(axes),
-            np.broadcast_shapes(rest.aligned(axes).shape, score.aligned(axes).shape),
-        )
-        logits = np.where(visible > 0, score.aligned(axes), -np.inf)
-        peak = logits.max(axis=k, keepdims=True)
-        weights = visible * np.exp(logits - np.where(np.isfinite(peak), peak, 0.0))
+        k = axes.index(str(numerator.indices[-1]))
+        visible, logits = np.broadcast_arrays(rest.aligned(axes), score.aligned(axes))
+        logits = np.where(visible > 0, logits, -np.inf)
+        constants = [self(s).aligned(axes) for s in sinks]
+        peak = np.max(logits, axis=k, keepdims=True)
+        for constant in constants:
+            peak = np.maximum(peak, constant)
+        shift = np.where(np.isfinite(peak), peak, 0.0)
+        weights = visible * np.exp(logits - shift)
         partition = weights.sum(axis=k, keepdims=True)
+        for constant in constants:
+            partition = partition + np.exp(constant - shift)
         return Value(axes, weights / np.where(partition > 0, partition, 1.0))
 
 
@@ -654,6 +673,10 @@ class Lowering:
     def _(self, expr: Tensor) -> Operator:
         value = self.env(expr)
         return Dense(value.data, self.env.tokens)
+
+    @_walk.register
+    def _(self, expr: IndexSum) -> Operator:
+        return Dense(self._columns(expr), self.env.tokens)
 
     @_walk.register
     def _(self, expr: JacobianOf) -> Operator:

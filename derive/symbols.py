@@ -11,6 +11,9 @@ symbol     meaning                                                    assumption
 ``d_h``    width of an attention head                                 positive integer
 ``H``      number of attention heads                                  positive integer
 ``L``      number of blocks                                           positive integer
+``M``      number of memory tokens in cross-attention                 positive integer
+``G``      number of groups of a group norm                           positive integer
+``X``      number of experts                                          positive integer
 ``eps``    the constant added to the variance                         positive
 ``alpha``  weight of the residual path                                real
 ``beta``   weight of the branch                                       real
@@ -24,7 +27,7 @@ import re
 
 import sympy as sp
 
-__all__ = ["H", "L", "alpha", "beta", "d", "d_h", "eps", "f", "latex_name", "n", "scale"]
+__all__ = ["G", "H", "L", "M", "X", "alpha", "beta", "d", "d_h", "eps", "f", "latex_name", "n", "scale"]
 
 
 class _Named(sp.Symbol):
@@ -39,6 +42,9 @@ n = sp.Symbol("n", positive=True, integer=True)
 f = sp.Symbol("f", positive=True, integer=True)
 d_h = sp.Symbol("d_h", positive=True, integer=True)
 H = sp.Symbol("H", positive=True, integer=True)
+M = sp.Symbol("M", positive=True, integer=True)
+G = sp.Symbol("G", positive=True, integer=True)
+X = sp.Symbol("X", positive=True, integer=True)
 L = sp.Symbol("L", positive=True, integer=True)
 eps = _Named("eps", positive=True)
 alpha = sp.Symbol("alpha", real=True)

@@ -67,7 +67,8 @@ class _Norm(Map):
         """Return the gain or bias vector of this norm."""
         return Vector(f"{stem}_{self.label}" if self.label else stem, rows)
 
-    def _affine(self, xhat: sp.Basic) -> sp.Basic:
+    def affine(self, xhat: sp.Basic) -> sp.Basic:
+        """Return gain times the normalised vector, plus bias."""
         rows = xhat.shape[0]
         output = product([Diag(self.parameter("gain", rows)), xhat]) if self.has_gain else xhat
         return total([output, self.parameter("bias", rows)]) if self.has_bias else output
@@ -114,7 +115,7 @@ class LayerNorm(_Norm):
         xhat = Let("xhat" + suffix, product([1 / s, centred]))
         return Body(
             lets=(mean, var, s, xhat),
-            output=self._affine(xhat),
+            output=self.affine(xhat),
             identities=(
                 Identity(
                     Inner(one, centred),
@@ -183,7 +184,7 @@ class RMSNorm(_Norm):
         xhat = Let("xhat" + suffix, product([1 / r, argument]))
         return Body(
             lets=(ms, r, xhat),
-            output=self._affine(xhat),
+            output=self.affine(xhat),
             identities=(
                 Identity(
                     sp.sqrt(ms + self.eps), r, f"definition of {r}", f"{r} = sqrt({ms} + eps)"

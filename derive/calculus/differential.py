@@ -21,7 +21,7 @@ from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply
 from derive.calculus.pointwise import Pointwise
 from derive.calculus.tensor import Product, Sum, Tensor, Transposed, is_scalar, product, total
-from derive.calculus.tokens import TOKENS, At, IndexSum, ScalarIndexSum, index_sum
+from derive.calculus.tokens import At, IndexSum, ScalarIndexSum, family, index_sum
 from derive.errors import UnknownNodeError
 
 __all__ = [
@@ -104,7 +104,7 @@ class Term:
         taken = set(change.values())
         for bound in bounds:
             if bound in taken:
-                change[bound] = self._fresh(taken | set(change.values()) | set(bounds))
+                change[bound] = self._fresh(bound, taken | set(change.values()) | set(bounds))
         return self._changed(change) if change else self
 
     def clear_of(self, indices: set[sp.Basic]) -> Term:
@@ -112,12 +112,12 @@ class Term:
         change: dict[sp.Basic, sp.Basic] = {}
         for bound, _ in self.over:
             if bound in indices:
-                change[bound] = self._fresh(indices | set(change.values()))
+                change[bound] = self._fresh(bound, indices | set(change.values()))
         return self._changed(change) if change else self
 
-    def _fresh(self, taken: set[sp.Basic]) -> sp.Symbol:
+    def _fresh(self, bound: sp.Symbol, taken: set[sp.Basic]) -> sp.Symbol:
         used = self.coefficient.free_symbols | self.atom.free_symbols
-        return next(t for t in TOKENS if t not in taken and t not in used)
+        return next(t for t in family(bound) if t not in taken and t not in used)
 
     def _changed(self, change: Mapping[sp.Basic, sp.Basic]) -> Term:
         return Term(

@@ -58,6 +58,10 @@ class SymPyRing:
         """Return the exponential."""
         return sp.exp(value)
 
+    def tanh(self, value: sp.Expr) -> sp.Expr:
+        """Return the hyperbolic tangent."""
+        return sp.tanh(value)
+
     def activation(self, activation: Activation, order: int, value: sp.Expr) -> sp.Expr:
         """Return the formula, or a named function where the activation is abstract.
 

@@ -42,6 +42,9 @@ class Ring(Protocol):
     def exp(self, value: Any) -> Any:
         """Return the exponential."""
 
+    def tanh(self, value: Any) -> Any:
+        """Return the hyperbolic tangent."""
+
     def activation(self, activation: Activation, order: int, value: Any) -> Any:
         """Return a derivative of an activation."""
 
@@ -216,9 +219,15 @@ class Instantiation:
                 return out
             case sp.Pow() if expr.exp.is_Rational and expr.exp.q in (1, 2):
                 base = self(expr.base, at, token)
+                if expr.exp.q == 2 and expr.base in self.sizes:  # SymPy merges d * sqrt(d)
+                    sign = 1 if expr.exp > 0 else -1
+                    rest = int(expr.exp - sp.Rational(sign, 2))
+                    return self.ring.root(base) ** sign * base**rest
                 return (self.ring.root(base) if expr.exp.q == 2 else base) ** int(expr.exp.p)
             case sp.exp():
                 return self.ring.exp(self(expr.args[0], at, token))
+            case sp.tanh():
+                return self.ring.tanh(self(expr.args[0], at, token))
         raise UnknownNodeError(
             f"instantiation: no rule for the scalar {type(expr).__name__} ({expr})"
         )

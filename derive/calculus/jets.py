@@ -105,6 +105,11 @@ class JetRing:
         exponential = self._value(("exp", value.value), self._positive)
         return Dual(exponential, exponential * value.slope)
 
+    def tanh(self, value: Dual) -> Dual:
+        """Return a generic hyperbolic tangent, whose slope is one minus its square."""
+        tangent = self._value(("tanh", value.value), self._fraction)
+        return Dual(tangent, (1 - tangent**2) * value.slope)
+
     def activation(self, activation: Activation, order: int, value: Dual) -> Dual:
         """Return a generic derivative."""
         here, above = (

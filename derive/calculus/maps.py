@@ -17,7 +17,7 @@ from derive.calculus.tensor import Tensor, is_scalar
 from derive.errors import ShapeError
 from derive.symbols import latex_name
 
-__all__ = ["Apply", "Body", "Identity", "JacobianOf", "Map", "TokenBlocks"]
+__all__ = ["Apply", "Body", "Identity", "JacobianOf", "Map", "TokenBlocks", "with_indices"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,32 @@ class Body:
     output: sp.Basic
     identities: tuple[Identity, ...] = ()
     cuts: frozenset[str] = frozenset()
+
+
+def with_indices(body: Body, indices: tuple[sp.Symbol, ...], rename: str = "") -> Body:
+    """Return a body whose lets carry indices, as for a norm that acts on each head's query.
+
+    Parameters
+    ----------
+    body : Body
+        The body; its argument carries the indices already.
+    indices : tuple of symbols
+        Indices to add.
+    rename : str
+        Appended to the names of the lets.
+    """
+    change: dict[sp.Basic, sp.Basic] = {}
+    lets = []
+    for let in body.lets:
+        indexed = let.func(let.name + rename, let.definition.xreplace(change), *indices)
+        change[let] = indexed
+        lets.append(indexed)
+    identities = []
+    for identity in body.identities:
+        before, after = (e.xreplace(change) for e in (identity.before, identity.after))
+        name = next((f"definition of {b}" for a, b in change.items() if str(a) in identity.name.split()), identity.name)
+        identities.append(Identity(before, after, name, f"{before} = {after}"))
+    return Body(tuple(lets), body.output.xreplace(change), tuple(identities), body.cuts)
 
 
 class Map(sp.Basic):

@@ -62,7 +62,9 @@ class normal_cdf(sp.Function):
         return self.rewrite(sp.erf)._eval_evalf(prec)
 
     def _latex(self, printer: Any, exp: Any = None, **_: Any) -> str:
-        body = rf"\Phi\!\left({printer._print(self.args[0])}\right)"
+        from derive.calculus.printing import call_latex
+
+        body = call_latex(r"\Phi", printer._print(self.args[0]))
         return body if exp is None else rf"{body}^{{{exp}}}"
 
 

@@ -25,8 +25,8 @@ from derive.calculus.differential import (
 )
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Body, Identity, JacobianOf, Map, TokenBlocks
-from derive.calculus.tensor import product, total
-from derive.calculus.tokens import TOKENS, At, index_sum
+from derive.calculus.tensor import Transposed, is_scalar, product, total
+from derive.calculus.tokens import FAMILIES, MEMORY, TOKENS, At, index_sum
 
 __all__ = ["RULES", "Recorder", "Step", "body_jacobian"]
 
@@ -128,33 +128,31 @@ class Recorder:
 def _instances(identity: Identity) -> dict[sp.Basic, sp.Basic]:
     """Return the identity at every choice of its token indices."""
     atoms = identity.before.atoms(sp.Symbol) | identity.after.atoms(sp.Symbol)
-    used = [t for t in TOKENS if t in atoms]
-    if not used:
-        pairs = {identity.before: identity.after}
-        if hasattr(identity.before, "T") and not identity.before.is_scalar:
-            pairs[identity.before.T] = identity.after.T
-        return pairs
-    rules = {}
-    for choice in permutations(TOKENS[:3], len(used)):
-        renaming = dict(zip(used, choice, strict=True))
-        rules[identity.before.xreplace(renaming)] = identity.after.xreplace(renaming)
+    rules: dict[sp.Basic, sp.Basic] = {identity.before: identity.after}
+    for members in FAMILIES:
+        used = [t for t in members if t in atoms]
+        for choice in permutations(members[:3], len(used)) if used else ():
+            renaming = dict(zip(used, choice, strict=True))
+            rules[identity.before.xreplace(renaming)] = identity.after.xreplace(renaming)
+    for before, after in list(rules.items()):
+        if not is_scalar(before):
+            rules[Transposed(before)] = Transposed(after)
     return rules
 
 
 def _canonical_bound(term: Term) -> Term:
-    """Name the bound token of a term ``j`` where that name is free."""
-    tokens = [b for b, _ in term.over if b in TOKENS]
-    j = TOKENS[1]
-    if len(tokens) != 1 or tokens[0] == j:
-        return term
-    if j in term.coefficient.free_symbols or j in term.atom.free_symbols:
-        return term
-    renaming = {tokens[0]: j}
-    return Term(
-        term.coefficient.xreplace(renaming),
-        term.atom.xreplace(renaming),
-        tuple((renaming.get(b, b), size) for b, size in term.over),
-    )
+    """Name the bound token of a term ``j``, that of a memory ``t``, where the name is free."""
+    for members, preferred in ((TOKENS, TOKENS[1]), (MEMORY, MEMORY[0])):
+        bounds = [b for b, _ in term.over if b in members]
+        used = term.coefficient.free_symbols | term.atom.free_symbols
+        if len(bounds) == 1 and bounds[0] != preferred and preferred not in used:
+            renaming = {bounds[0]: preferred}
+            term = Term(
+                term.coefficient.xreplace(renaming),
+                term.atom.xreplace(renaming),
+                tuple((renaming.get(b, b), size) for b, size in term.over),
+            )
+    return term
 
 
 def body_jacobian(mapping: Map, argument: sp.Basic, body: Body) -> tuple[sp.Basic, list[Step]]:
@@ -204,13 +202,16 @@ def body_jacobian(mapping: Map, argument: sp.Basic, body: Body) -> tuple[sp.Basi
         line.simplify(body.identities)
         while line.substitute(lookup_uncut):
             line.simplify(body.identities)
-        if mapping.mixes_tokens:
+        if any(t.over for t in line.form.terms):
             line.sum_inside()
             line.simplify(body.identities)
         line.collect()
         if quantity == output:
             while line.substitute(lookup):
                 pass
+            if not mapping.mixes_tokens and any(t.over for t in line.form.terms):
+                line.sum_inside()
+                line.collect(scalars_first=False)
         known[quantity.name] = (quantity.indices, line.form)
     form = known[output.name][1]
     if mapping.mixes_tokens:

@@ -13,7 +13,7 @@ import sympy as sp
 from derive.calculus.let import indexed_latex, indexed_text
 from derive.calculus.tensor import Sum, Tensor, is_scalar, product, total
 
-__all__ = ["TOKENS", "At", "IndexSum", "ScalarIndexSum", "index", "index_sum"]
+__all__ = ["FAMILIES", "MEMORY", "TOKENS", "At", "IndexSum", "ScalarIndexSum", "family", "index", "index_sum"]
 
 
 def index(name: str) -> sp.Symbol:
@@ -23,6 +23,17 @@ def index(name: str) -> sp.Symbol:
 
 TOKENS = (index("i"), index("j"), index("k"), index("l"))
 """The token indices: output token, input token, and two for inner sums."""
+
+MEMORY = (index("t"), index("u"), index("w"))
+"""Indices over the tokens of a memory (the encoder's output in cross-attention)."""
+
+FAMILIES = (TOKENS, MEMORY)
+"""Indices of one family may be renamed into each other."""
+
+
+def family(position: sp.Basic) -> tuple[sp.Symbol, ...]:
+    """Return the indices of the same kind."""
+    return next((f for f in FAMILIES if position in f), TOKENS)
 
 
 class At(Tensor):
@@ -90,7 +101,7 @@ class _OverIndex:
         summand = self.args[0]
         if any(bound in v.free_symbols for k, v in rule.items() if summand.has(k)):
             taken = summand.free_symbols.union(*(v.free_symbols for v in rule.values()))
-            fresh = next(t for t in TOKENS if t not in taken)
+            fresh = next(t for t in family(bound) if t not in taken)
             summand, bound = summand.xreplace({bound: fresh}), fresh
         summand, changed = summand._xreplace(rule)
         size, resized = self.args[2]._xreplace(rule)

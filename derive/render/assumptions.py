@@ -15,7 +15,7 @@ from derive.blocks.norms import LayerNorm, RMSNorm
 from derive.blocks.sublayers import FFN, GatedFFN
 from derive.calculus.derivation import Derivation
 from derive.calculus.maps import Map
-from derive.calculus.pointwise import Activation, sigmoid
+from derive.calculus.pointwise import Activation, normal_cdf, sigmoid
 from derive.calculus.printing import latex, text
 from derive.render.chains import output_of
 from derive.symbols import latex_name
@@ -58,6 +58,8 @@ def activations(D: Derivation) -> tuple[tuple[str, str, sp.Basic], ...]:
     formulas = [(f"{a.text(0)}(t)", f"{a.latex(0)}(t)", a.derivative(0)(t)) for a in found]
     if any(formula.has(sigmoid) for *_, formula in formulas):
         formulas.append(("sigmoid(t)", r"\sigma(t)", sigmoid(t).rewrite(sp.exp)))
+    if any(formula.has(normal_cdf) for *_, formula in formulas):
+        formulas.append(("normal_cdf(t)", r"\Phi(t)", normal_cdf(t).rewrite(sp.erf)))
     return tuple((*names, _decimal(f)) for *names, f in formulas if names[0] != text(f))
 
 
