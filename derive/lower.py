@@ -403,15 +403,15 @@ class Environment:
             return Value(base.axes, np.sqrt(base.data))
         if expr.exp.is_negative and not np.all(base.data):
             raise DomainError(
-                f"1/{expr.base}: the variance (or mean square) of a token is zero and eps = 0, so the "
-                "Jacobian of the norm does not exist there"
+                f"1/{expr.base}: the variance (or mean square) of a token is zero and eps = 0, so "
+                "the Jacobian of the norm does not exist there"
             )
         if exponent.axes == () and exponent.data.item() == -1:
             return Value(base.axes, 1 / base.data)
         return _combine(np.power, base, exponent)
 
     def _indexed(self, expr: sp.Indexed) -> Value:
-        """Return the mask ``m[i, j]`` (given as ``mask``, else causal) or a weight by its indices."""
+        """Return the mask ``m[i, j]`` (``mask``, else causal) or a weight by its indices."""
         axes = tuple(str(i) for i in expr.indices)
         if str(expr.base) != "m":
             array = self.weight(str(expr.base), len(axes))

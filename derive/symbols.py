@@ -27,7 +27,22 @@ import re
 
 import sympy as sp
 
-__all__ = ["G", "H", "L", "M", "X", "alpha", "beta", "d", "d_h", "eps", "f", "latex_name", "n", "scale"]
+__all__ = [
+    "G",
+    "H",
+    "L",
+    "M",
+    "X",
+    "alpha",
+    "beta",
+    "d",
+    "d_h",
+    "eps",
+    "f",
+    "latex_name",
+    "n",
+    "scale",
+]
 
 
 class _Named(sp.Symbol):

@@ -13,7 +13,7 @@ key puts its own Jacobian there; a sink adds a constant to the partition.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import sympy as sp
 from sympy.core.symbol import Str
@@ -39,7 +39,7 @@ class _Softmax(Map):
 
     family = "attention"
 
-    defaults: dict[str, Any] = {
+    defaults: ClassVar[dict[str, Any]] = {
         "causal": False,
         "rotary": False,
         "bias": False,

@@ -1,7 +1,8 @@
 r"""Blocks as text: ``"x + N(F(N(x)))"`` is parsed into an expression, never evaluated.
 
 The grammar is a small part of Python's expressions: names, numbers, ``+ - * /`` and calls of the
-maps in scope with one argument.
+maps in scope with one argument. Intermediate quantities are named by statements in front of the
+result, ``"h = x + A(N1(x)); h + F(N2(h))"``. A product with a constant vector is entry by entry.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import sympy as sp
 
 from derive import symbols
-from derive.calculus.atoms import State
-from derive.calculus.let import Let
+from derive.calculus.atoms import Diag, State, Vector
+from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Map
 from derive.calculus.tensor import is_scalar, product, total
 from derive.errors import ParseError, ShapeError
@@ -32,6 +33,8 @@ def parse_block(
     maps: Mapping[str, Map],
     state: State | Let | None = None,
     name: str | None = None,
+    vectors: Iterable[str] = (),
+    scalars: Iterable[str] = (),
 ) -> sp.Basic:
     r"""Parse a block equation.
 
@@ -45,6 +48,9 @@ def parse_block(
         The variable, ``x`` by default.
     name : str, optional
         What the text calls the variable: its own name by default.
+    vectors, scalars : iterable of str, optional
+        Names of constant vectors (``lam * F(x)`` is :math:`\operatorname{diag}(\lambda)F(x)`) and
+        of constant scalars besides ``alpha`` and ``beta``.
 
     Returns
     -------
@@ -63,33 +69,53 @@ def parse_block(
         raise ParseError(f"block: expected at most {LONGEST} characters, got {len(text)}")
     if not text.isascii():  # Python reads some other characters as if they were these
         raise ParseError(f"block: expected ASCII characters only, got {text!r}")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        column = getattr(error, "offset", None)
-        where = "" if column is None else f" at column {column}"
-        raise ParseError(f"block: cannot read {text!r}{where}") from None
-    try:
-        block = _Reader(text.strip(), maps, state, name or state.name).read(tree)
-    except ShapeError as error:
-        raise ParseError(f"block {text!r}: {error}") from None
-    except RecursionError:
-        raise ParseError("block: nested too deeply") from None
+    constants: dict[str, sp.Basic] = {v: Vector(v, state.shape[0]) for v in vectors}
+    constants |= {v: sp.Symbol(v, real=True) for v in scalars}
+    scope: dict[str, sp.Basic] = {**constants, (name or state.name): state}
+    *statements, result = text.split(";")
+    for statement in statements:
+        match = _ASSIGNMENT.fullmatch(statement.strip())
+        if match is None:
+            raise ParseError(f"block: expected 'name = expression' before ';', got {statement!r}")
+        left, right = match.groups()
+        if left in scope or left in maps or left in SCALARS:
+            raise ParseError(f"block: the name {left!r} in {statement!r} is taken")
+        definition = _read(right, maps, scope)
+        scope[left] = (
+            ScalarLet(left, definition) if is_scalar(definition) else Let(left, definition)
+        )
+    block = _read(result, maps, scope)
     if is_scalar(block):
         raise ParseError(f"block: expected a vector, got the scalar {block}")
     return block
 
 
+_ASSIGNMENT = re.compile(r"([A-Za-z]\w*)\s*=(?!=)(.*)", re.DOTALL)
+
+
+def _read(text: str, maps: Mapping[str, Map], scope: Mapping[str, sp.Basic]) -> sp.Basic:
+    text = text.strip()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        column = getattr(error, "offset", None)
+        where = "" if column is None else f" at column {column}"
+        raise ParseError(f"block: cannot read {text!r}{where}") from None
+    try:
+        return _Reader(text, maps, scope).read(tree)
+    except ShapeError as error:
+        raise ParseError(f"block {text!r}: {error}") from None
+    except RecursionError:
+        raise ParseError("block: nested too deeply") from None
+
+
 class _Reader:
-    def __init__(
-        self, text: str, maps: Mapping[str, Map], state: State | Let, state_name: str
-    ) -> None:
+    def __init__(self, text: str, maps: Mapping[str, Map], scope: Mapping[str, sp.Basic]) -> None:
         self.text = text
         self.maps = maps
-        self.state = state
-        self.state_name = state_name
+        self.scope = scope
 
     def fail(self, node: ast.AST, expected: str) -> ParseError:
         piece = ast.get_source_segment(self.text, node) or self.text
@@ -119,11 +145,11 @@ class _Reader:
         return sp.Rational(str(value))
 
     def name(self, node: ast.expr, name: str) -> sp.Basic:
-        if name == self.state_name:
-            return self.state
+        if name in self.scope:
+            return self.scope[name]
         if name in SCALARS:
             return SCALARS[name]
-        known = ", ".join((self.state_name, *SCALARS))
+        known = ", ".join((*self.scope, *SCALARS))
         if name in self.maps:
             raise self.fail(node, f"the map {name} applied to something, as in {name}(x)")
         raise self.fail(node, f"one of {known}")
@@ -136,6 +162,10 @@ class _Reader:
                 return total([left, product([-1, right])])
             case ast.Mult() if is_scalar(left) or is_scalar(right):
                 return product([left, right] if is_scalar(left) else [right, left])
+            case ast.Mult() if isinstance(left, Vector):
+                return product([Diag(left), right])
+            case ast.Mult() if isinstance(right, Vector):
+                return product([Diag(right), left])
             case ast.Div() if is_scalar(right) and right != 0:
                 return product([1 / right, left])
         raise self.fail(node, "+, -, or a product or quotient with a non-zero scalar")

@@ -14,6 +14,7 @@ from derive.calculus.let import Let
 from derive.calculus.maps import Body, Map
 from derive.calculus.pointwise import Activation
 from derive.calculus.tensor import product, total
+from derive.errors import UnknownNodeError
 
 __all__ = ["FFN", "GatedFFN", "Sublayer"]
 
@@ -35,24 +36,31 @@ class Sublayer(Map):
 
 
 class _Concrete(Map):
-    """A sublayer with weights: ``args = (activation, has_bias, name, hidden width)``."""
+    """A sublayer with weights: ``args = (activation, bias, name, hidden, label, inner norm)``."""
 
     family = "ffn"
+    default_activation = "gelu"
+    default_bias = True
 
     def __new__(
         cls,
-        activation_name: str | Activation = "gelu",
-        bias: Any = True,
+        activation_name: str | Activation | None = None,
+        bias: Any = None,
         name: Any = "F",
         hidden: Any = symbols.f,
+        label: Any = "",
+        inner_norm: Any = "",
     ) -> _Concrete:
         """Check the arguments and build the node."""
+        bias = cls.default_bias if bias is None else bias
         return sp.Basic.__new__(
             cls,
-            activation(activation_name),
+            activation(activation_name or cls.default_activation),
             sp.sympify(bool(bias)),
             Str(str(name)),
             sp.sympify(hidden),
+            Str(str(label)),
+            inner_norm if isinstance(inner_norm, Map) else Str(""),
         )
 
     @property
@@ -75,9 +83,34 @@ class _Concrete(Map):
         """Hidden width."""
         return self.args[3]
 
+    @property
+    def label(self) -> str:
+        """What tells the weights from those of another sublayer in the same layer."""
+        return str(self.args[4])
+
+    @property
+    def inner_norm(self) -> Map | None:
+        """The norm between activation and output projection, if there is one."""
+        return self.args[5] if isinstance(self.args[5], Map) else None
+
     def _linear(self, suffix: str, rows: sp.Expr, vector: sp.Basic) -> sp.Basic:
+        suffix = f"{suffix}_{self.label}" if self.label else suffix
         weighted = product([Matrix(f"W_{suffix}", rows, vector.shape[0]), vector])
         return total([weighted, Vector(f"b_{suffix}", rows)]) if self.has_bias else weighted
+
+    def _normed(self, lets: tuple[Let, ...], hidden: sp.Basic, suffix: str) -> Body:
+        """Return the body up to the hidden vector that the output projection takes."""
+        if self.inner_norm is None:
+            return Body(lets, hidden)
+        inner = Let("y" + suffix, hidden)
+        body = self.inner_norm.body(inner, "_y" + suffix)
+        if body is None:
+            raise UnknownNodeError(f"inner norm: expected a concrete norm, got {self.inner_norm}")
+        cuts = frozenset({inner.name})
+        return Body((*lets, inner, *body.lets), body.output, body.identities, cuts)
+
+    def _projected(self, suffix: str, body: Body, rows: sp.Expr) -> Body:
+        return Body(body.lets, self._linear(suffix, rows, body.output), body.identities, body.cuts)
 
 
 class FFN(_Concrete):
@@ -95,6 +128,10 @@ class FFN(_Concrete):
         How it prints.
     hidden : expression
         Hidden width, ``f`` by default.
+    label : str
+        Appended to the names of the weights, to tell several sublayers of one layer apart.
+    inner_norm : norm, optional
+        A norm before the output projection (NormFormer, Sub-LN).
 
     Raises
     ------
@@ -109,7 +146,8 @@ class FFN(_Concrete):
     def body(self, argument: sp.Basic, suffix: str = "") -> Body:
         """Return the pre-activation and the output."""
         a = Let("a" + suffix, self._linear("1", self.hidden, argument))
-        return Body(lets=(a,), output=self._linear("2", argument.shape[0], self.activation(a)))
+        normed = self._normed((a,), self.activation(a), suffix)
+        return self._projected("2", normed, argument.shape[0])
 
 
 class GatedFFN(_Concrete):
@@ -128,6 +166,10 @@ class GatedFFN(_Concrete):
         How it prints.
     hidden : expression
         Hidden width, ``f`` by default.
+    label : str
+        Appended to the names of the weights, to tell several sublayers of one layer apart.
+    inner_norm : norm, optional
+        A norm before the output projection (NormFormer, Sub-LN).
 
     Raises
     ------
@@ -139,19 +181,12 @@ class GatedFFN(_Concrete):
     Shazeer, *GLU Variants Improve Transformer*, 2020, arXiv:2002.05202, equations (5) and (6).
     """
 
-    def __new__(
-        cls,
-        activation_name: str | Activation = "silu",
-        bias: Any = False,
-        name: Any = "F",
-        hidden: Any = symbols.f,
-    ) -> GatedFFN:
-        """Check the arguments and build the node."""
-        return _Concrete.__new__(cls, activation_name, bias, name, hidden)
+    default_activation = "silu"
+    default_bias = False
 
     def body(self, argument: sp.Basic, suffix: str = "") -> Body:
         """Return gate, value and output."""
         g = Let("g" + suffix, self._linear("gate", self.hidden, argument))
         a = Let("a" + suffix, self._linear("up", self.hidden, argument))
         hidden = product([Diag(self.activation(g)), a])
-        return Body(lets=(g, a), output=self._linear("down", argument.shape[0], hidden))
+        return self._projected("down", self._normed((g, a), hidden, suffix), argument.shape[0])

@@ -213,7 +213,8 @@ def certify_exact(
     Certificate
         Of kind ``exact(d=..., n=...)``.
     """
-    sizes = {symbols.G: d, symbols.M: 2, symbols.X: 2, symbols.d: d, symbols.f: d + 1, symbols.d_h: 2, symbols.H: 2, symbols.n: n}
+    sizes = {symbols.d: d, symbols.f: d + 1, symbols.d_h: 2, symbols.H: 2, symbols.n: n}
+    sizes |= {symbols.M: 2, symbols.X: 2, symbols.G: d}
     cols = int(sp.sympify(claimed.shape[1]).subs(sizes))
     tokens = n if getattr(claimed, "mixes_tokens", False) else 1
     ring = JetRing(seed)

@@ -73,7 +73,8 @@ def with_indices(body: Body, indices: tuple[sp.Symbol, ...], rename: str = "") -
     identities = []
     for identity in body.identities:
         before, after = (e.xreplace(change) for e in (identity.before, identity.after))
-        name = next((f"definition of {b}" for a, b in change.items() if str(a) in identity.name.split()), identity.name)
+        named = (b for a, b in change.items() if str(a) in identity.name.split())
+        name = next((f"definition of {b}" for b in named), identity.name)
         identities.append(Identity(before, after, name, f"{before} = {after}"))
     return Body(tuple(lets), body.output.xreplace(change), tuple(identities), body.cuts)
 

@@ -13,7 +13,17 @@ import sympy as sp
 from derive.calculus.let import indexed_latex, indexed_text
 from derive.calculus.tensor import Sum, Tensor, is_scalar, product, total
 
-__all__ = ["FAMILIES", "MEMORY", "TOKENS", "At", "IndexSum", "ScalarIndexSum", "family", "index", "index_sum"]
+__all__ = [
+    "FAMILIES",
+    "MEMORY",
+    "TOKENS",
+    "At",
+    "IndexSum",
+    "ScalarIndexSum",
+    "family",
+    "index",
+    "index_sum",
+]
 
 
 def index(name: str) -> sp.Symbol:

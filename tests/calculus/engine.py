@@ -51,7 +51,7 @@ def exact(jacobian, w, causal=False):
     for name in "FA":
         for k in range(w["x"].shape[1]):
             out = out.replace(sp.Function(f"{name}_{k}"), _component(w, name, k))
-    return out.doit()
+    return np.array(out.doit().tolist(), dtype=object)
 
 
 def _component(w, name, k):
@@ -70,7 +70,5 @@ def digits(jacobian, w, causal=False):
 
     floats = {k: each(rounded, v) if np.ndim(v) else rounded(v) for k, v in w.items()}
     with mpmath.workdps(DIGITS + 10):
-        found = exact(jacobian, floats, causal).evalf(DIGITS + 5)
-        return np.array(
-            [[mpmath.mpf(v._mpf_) for v in row] for row in found.tolist()], dtype=object
-        )
+        found = exact(jacobian, floats, causal)
+        return each(lambda v: mpmath.mpf(sp.Float(v.evalf(DIGITS + 5))._mpf_), found)

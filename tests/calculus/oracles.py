@@ -135,7 +135,7 @@ PLACEMENTS = {
 }
 
 
-def random_weights(d, n=2, heads=2, d_h=2, seed=0):
+def random_weights(d, n=2, heads=2, d_h=4, seed=0):
     """Return random rationals by name: every weight, gain and bias, the state and the scalars."""
     rng = random.Random(seed)
 
@@ -200,10 +200,16 @@ def differences(function, x):
         return np.array(columns, dtype=object).T
 
 
-def sympy_jacobian(function, x):
-    """Return SymPy's own Jacobian of a hand-written block with symbolic entries, and the symbols."""
+def sympy_jacobian(function, x, numbers):
+    """Return SymPy's own Jacobian of a hand-written block, evaluated at the entries of `x`.
+
+    `numbers` is ``"sympy"`` for exact arithmetic or ``"mpmath"``.
+    """
     free = each(lambda k: sp.Symbol(f"t{k}", real=True), np.arange(x.size).reshape(x.shape))
-    return sp.Matrix(function(free).ravel()).jacobian(list(free.ravel())), list(free.ravel())
+    free = free.ravel().tolist()
+    symbolic = sp.Matrix(function(np.array(free, dtype=object).reshape(x.shape)).ravel())
+    at = sp.lambdify(free, symbolic.jacobian(free), numbers, cse=True)
+    return np.array(at(*x.ravel()).tolist(), dtype=object)
 
 
 def rational_eps(norm, row):
