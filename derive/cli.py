@@ -66,6 +66,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 norm_option = click.option(
     "--norm", "norm_name", default="layernorm", show_default=True, help="layernorm or rmsnorm."
 )
+SEED = click.IntRange(min=0)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -136,7 +137,9 @@ def show(
 @click.option("--heads", default=4, show_default=True, help="Attention heads.")
 @click.option("--hidden", type=int, help="Hidden width f of the FFN; 4 d by default.")
 @click.option("--std", default=1.0, show_default=True, help="Matrices are N(0, std^2 / fan-in).")
-@click.option("--seed", default=0, show_default=True, help="Seed of weights, input, cotangent.")
+@click.option(
+    "--seed", type=SEED, default=0, show_default=True, help="Seed of weights, input, cotangent."
+)
 @norm_option
 @click.option("--sublayer", default="ffn", show_default=True, help="As for show.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -151,6 +154,8 @@ def depth(
     **sizes: Any,
 ) -> None:
     """Evaluate stacks of the PLACEMENTS (or equations) over depth, at random weights."""
+    if plot is not None:
+        _check_figure(plot)
     rows = _depth_rows(placements, _depths(layers), norm_name, sublayer, sizes)
     if plot is not None:
         from derive.render import plots
@@ -179,6 +184,22 @@ def depth(
     )
 
 
+def _check_figure(path: Path) -> None:
+    """Refuse a figure that cannot be written, before anything is computed."""
+    from derive.render.extras import load
+    from derive.render.plots import FORMATS
+
+    load("matplotlib", "plot")
+    if path.suffix.lower().removeprefix(".") not in FORMATS:
+        raise DomainError(
+            f"--plot: expected a name that ends in {', '.join('.' + f for f in FORMATS)}, "
+            f"got {str(path)!r}"
+        )
+    target = path if path.exists() else path.parent
+    if not os.access(target, os.W_OK):
+        raise DomainError(f"--plot: cannot write {str(path)!r}")
+
+
 def _depth_rows(
     placements: Sequence[str],
     depths: Sequence[int],
@@ -202,7 +223,7 @@ def _depth_rows(
 @click.option("--layers", default=1, show_default=True, help="Layers in a row.")
 @click.option("--tokens", default=4, show_default=True)
 @click.option("--width", default=16, show_default=True)
-@click.option("--seed", default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(
     systems: tuple[str, ...], layers: int, tokens: int, width: int, seed: int, as_json: bool
@@ -235,7 +256,7 @@ def _checks(systems: Sequence[str], depths: Sequence[int], **sizes: Any) -> list
     from derive.backends import SYSTEMS
 
     names = SYSTEMS if not systems or "all" in systems else systems
-    unknown = [s for s in names if s not in SYSTEMS]
+    unknown = [s for s in systems if s not in (*SYSTEMS, "all")]
     if unknown:
         raise derive.errors.UnknownNameError(
             f"system: expected all or some of {', '.join(SYSTEMS)}, got {unknown[0]!r}"
@@ -257,7 +278,7 @@ def _checks(systems: Sequence[str], depths: Sequence[int], **sizes: Any) -> list
 )
 @click.option("--layers", default="6,12,24,48", show_default=True, help="Depths, comma-separated.")
 @click.option("--width", default=64, show_default=True)
-@click.option("--seed", default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 def report(out: Path, layers: str, width: int, seed: int) -> None:
     """Write derivations, depth curves and checks as one HTML page and one .tex."""
     from derive.report import write_report
@@ -274,10 +295,15 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run the command line; errors are one line and exit status 2."""
     try:
         status = cli.main(args=args, prog_name="derive", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(0)
     except click.ClickException as error:
         _fail(error.format_message())
     except DeriveError as error:
         _fail(str(error))
+    except MemoryError as error:
+        _fail(f"not enough memory: {error}")
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

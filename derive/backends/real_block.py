@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy.typing as npt
 
 __all__ = ["Activation", "Norm", "Placement", "RealBlock"]
 
-Placement = Literal["post", "pre"]
-Norm = Literal["layernorm", "rmsnorm"]
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "tanh"]
+Placement = str
+Norm = str
+Activation = str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,6 +62,13 @@ class RealBlock:
           key j; ``R`` (n, dh, dh), only of a block with rotary positions;
         - ``W_1`` (f, d), ``b_1`` (f,), ``W_2`` (d, f), ``b_2`` (d,); gated: ``W_gate``, ``W_up``
           (f, d), ``b_gate``, ``b_up`` (f,), ``W_down`` (d, f), ``b_down`` (d,).
+    expression : sympy expression, optional
+        The layer in the state ``derive.state("x")``, for a system whose layer is not one of the two
+        above; its weights are then those that the expression names.
+    tolerance : float
+        Largest relative error that a comparison may have.
+    note : str
+        Why the tolerance is not 1e-12, or what else a reader of the comparison must know.
     """
 
     system: str
@@ -77,6 +84,9 @@ class RealBlock:
     width: int
     tokens: int
     weights: dict[str, npt.NDArray[Any]]
+    expression: Any = None
+    tolerance: float = 1e-12
+    note: str = ""
 
     def __post_init__(self) -> None:
         for array in self.weights.values():

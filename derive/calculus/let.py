@@ -19,6 +19,9 @@ from derive.symbols import latex_name
 __all__ = ["Let", "ScalarLet", "let"]
 
 
+_GROUP = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
+
+
 def indexed_text(name: str, indices: tuple[sp.Basic, ...]) -> str:
     """``name[i,j]``, or the bare name."""
     return f"{name}[{','.join(map(str, indices))}]" if indices else name
@@ -33,7 +36,7 @@ def indexed_latex(name: str, indices: tuple[sp.Basic, ...] = ()) -> str:
         return body
     above = [sp.latex(i) for i in indices if str(i).startswith("h")]
     below = [sp.latex(i) for i in indices if not str(i).startswith("h")]
-    parts = re.fullmatch(r"((?:[^_^]|\\_)*)(?:_\{(.*)\})?(?:\^\{([^{}]*)\})?", body)
+    parts = re.fullmatch(rf"((?:[^_^]|\\_)*)(?:_{_GROUP})?(?:\^{_GROUP})?", body)
     base, own, power = parts.groups() if parts else (body, None, None)
     if applied:
         base, own, power = body, None, None

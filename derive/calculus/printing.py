@@ -476,7 +476,8 @@ def _distinct_bounds(expr: Any) -> Any:
 
     def renamed(node: Any) -> Any:
         if _is_index_sum(node) and node.index == bound:
-            fresh = next(t for t in TOKENS if t not in taken)
+            inner_first = (*TOKENS[2:], *TOKENS[:2])
+            fresh = next((t for t in inner_first if t not in taken), bound)
             return node.func(node.summand.xreplace({bound: fresh}), fresh, node.size)
         if not node.args or isinstance(node, Let | ScalarLet):
             return node
@@ -496,7 +497,7 @@ def grouped_latex(expr: sp.Basic, printer: Any) -> str:
 def transposed_latex(expr: sp.Basic, printer: Any) -> str:
     r"""LaTeX of a transpose; a head index shares its superscript: ``q^{(h)\top}_{i}``."""
     body = _latex_printer(printer)._print(expr)
-    shared = re.fullmatch(r"\{?([^^]*)\^\{(\([^{}]*\))\}((?:_\{.*?\})?)\}?", body)
+    shared = re.fullmatch(r"([^^]*)\^\{(\([^{}]*\))\}((?:_\{.*\})?)", body)
     if shared and not _is_group(expr):
         return rf"{shared[1]}^{{{shared[2]}\top}}{shared[3]}"
     return grouped_latex(expr, printer) + r"^{\top}"

@@ -114,7 +114,11 @@ needs_tex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflate
 @needs_tex
 def test_every_case_compiles_and_stays_on_the_page(tmp_path):
     sections = [
-        (name(case), derivation_latex(derived(case)), r"Text with 100% of _it_ & {more} \ ~^ <>.")
+        (
+            name(case),
+            derivation_latex(derived(case)),
+            r"Text with _it_ & {more} \ ~^ <> of 100% at # $",
+        )
         for case in CASES
     ]
     log = compiled(document_tex("Every case: a_b & #1", sections), tmp_path)
