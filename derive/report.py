@@ -13,7 +13,6 @@ from derive import crosscheck
 from derive.backends import SYSTEMS
 from derive.blocks.attention import Attention
 from derive.blocks.build import block, layer, state
-from derive.blocks.placements import PLACEMENTS
 from derive.blocks.sublayers import GatedFFN
 from derive.calculus.derivation import Derivation, derivation
 from derive.depth import depth_rows
@@ -22,6 +21,7 @@ from derive.render.report import report_html, report_tex
 
 __all__ = ["Written", "report_derivations", "write_report"]
 
+PLACED = ("post", "pre")
 NORMS = ("layernorm", "rmsnorm")
 SUBLAYERS = ("abstract", "ffn", "gated", "causal-attention")
 STACK = 12
@@ -47,7 +47,7 @@ def report_derivations() -> list[tuple[str, Derivation]]:
     x = state()
     found = [
         (f"{placement}-norm, {norm}, {sublayer}", derivation(block(placement, norm, sublayer), x))
-        for placement in PLACEMENTS
+        for placement in PLACED
         for norm in NORMS
         for sublayer in SUBLAYERS
     ]
@@ -95,9 +95,7 @@ def write_report(
     out.mkdir(parents=True, exist_ok=True)
     x = state()
     rows: list[dict[str, Any]] = []
-    jobs = [
-        (placement, norm, depth) for norm in NORMS for placement in PLACEMENTS for depth in depths
-    ]
+    jobs = [(placement, norm, depth) for norm in NORMS for placement in PLACED for depth in depths]
     for placement, norm, depth in progress(jobs, "depth"):
         rows += depth_rows(
             block(placement, norm, "ffn"),

@@ -123,6 +123,9 @@ def latex_name(name: str) -> str:
 
 
 def _subscript(text: str) -> str:
+    numbered = re.fullmatch(r"(.+)_(\d+)", text)
+    if numbered:  # the weight W_Q of the first layer
+        return f"{_subscript(numbered[1])},{numbered[2]}"
     return text if len(text) == 1 or text.isdigit() else _upright(text)
 
 

@@ -9,17 +9,18 @@ import sympy as sp
 
 from derive import symbols
 from derive.blocks.activations import ACTIVATIONS
-from derive.blocks.attention import Attention
+from derive.blocks.attention import Attention, CrossAttention
 from derive.blocks.norms import _Norm, norm
 from derive.blocks.parse import parse_block
-from derive.blocks.placements import placement
+from derive.blocks.placements import STREAM_SCALARS, Placement, placement, stream_placement
 from derive.blocks.sublayers import FFN, GatedFFN, Sublayer
 from derive.calculus.atoms import State
+from derive.calculus.derivation import Derivation, derivation
 from derive.calculus.let import Let
 from derive.calculus.maps import Map
-from derive.errors import DomainError, UnknownNameError
+from derive.errors import DomainError, ShapeError, UnknownNameError
 
-__all__ = ["SUBLAYERS", "block", "layer", "state", "sublayer"]
+__all__ = ["SUBLAYERS", "block", "layer", "state", "streams", "sublayer"]
 
 SUBLAYERS = ("abstract", "ffn", "gated", "attention", "causal-attention", "rotary-attention")
 
@@ -117,19 +118,37 @@ def block(
     x + F(N(x))
     """
     x = state() if x is None else x
-    text, name = str(equation).strip(), x.name
+    text, name, entry = str(equation).strip(), x.name, None
     if re.fullmatch(r"[A-Za-z][\w-]*", text) and text != name:
-        text, name = placement(text).equation, "x"
-    return parse_block(text, _maps(text, norm_, sublayer_), x, name)
+        entry = placement(text)
+        text, name = entry.equation, "x"
+    maps = _maps(text, norm_, sublayer_, entry)
+    return parse_block(text, maps, x, name, vectors=VECTORS)
 
 
-def _maps(text: str, norm_: str | _Norm, sublayer_: str | Map) -> dict[str, Map]:
+VECTORS = ("lam", "omega")
+"""Constant vectors that an equation may use."""
+
+
+def _maps(
+    text: str, norm_: str | _Norm, sublayer_: str | Map, entry: Placement | None = None
+) -> dict[str, Map]:
     """Return what each capital name in the text stands for."""
+    if entry is not None and entry.norm and norm_ == "layernorm":
+        norm_ = entry.norm
     base = norm(norm_) if isinstance(norm_, str) else norm_
     inner = sublayer(sublayer_) if isinstance(sublayer_, str) else sublayer_
-    maps: dict[str, Map] = {"N": base, "F": inner}
-    if not inner.mixes_tokens:
-        maps["A"] = Sublayer("A") if inner.is_abstract else Attention()
+    whole = re.search(r"\bA\(", text) is not None
+    maps: dict[str, Map] = {"N": base, "F": FFN() if whole and inner.mixes_tokens else inner}
+    if inner.is_abstract:
+        maps |= {"A": Sublayer("A"), "C": Sublayer("C")}
+    else:
+        maps["A"] = inner if inner.mixes_tokens else Attention()
+        maps["C"] = CrossAttention(label="c", name="C")
+    if entry is not None and entry.value_norm and isinstance(maps["A"], Attention):
+        maps["A"] = _with_value_norm(maps["A"], base)
+    if entry is not None and entry.inner_norm and isinstance(maps["F"], FFN | GatedFFN):
+        maps["F"] = maps["F"].func(*maps["F"].args[:5], base.func("i", *base.args[1:]))
     for number in set(re.findall(r"\bN_?(\d+)\b", text)):
         labelled = base.func(number, *base.args[1:])
         maps[f"N{number}"] = maps[f"N_{number}"] = labelled
@@ -140,9 +159,50 @@ def _maps(text: str, norm_: str | _Norm, sublayer_: str | Map) -> dict[str, Map]
     return maps
 
 
+def _with_value_norm(attention: Attention, base: _Norm) -> Attention:
+    names = list(Attention.defaults)
+    options = dict(zip(names, attention.args, strict=True))
+    for side in ("query", "key", "value"):
+        options[f"{side}_norm"] = base.func(side[0], *base.args[1:])
+    return Attention(**options)
+
+
+def streams(
+    name: str, norm_: str | _Norm = "layernorm", sublayer_: str | Map = "abstract"
+) -> dict[tuple[str, str], Derivation]:
+    r"""Derive the block matrix of a placement with several streams.
+
+    Parameters
+    ----------
+    name : str
+        ``residual``, ``siamesenorm``, ``hyper-connections`` or ``mhc``.
+    norm_, sublayer_
+        As for `block`.
+
+    Returns
+    -------
+    dict from (output stream, input stream) to Derivation
+        The blocks :math:`\partial y_a/\partial x_b`.
+
+    Raises
+    ------
+    UnknownNameError
+        If the name is not known.
+    """
+    entry = stream_placement(name)
+    states = {stream: state(stream) for stream in entry.equations}
+    found = {}
+    for out, equation in entry.equations.items():
+        maps = _maps(equation, norm_, sublayer_)
+        block_ = parse_block(equation, maps, states["x"], scalars=STREAM_SCALARS, others=states)
+        for stream, variable in states.items():
+            found[out, stream] = derivation(block_, variable)
+    return found
+
+
 def layer(
     name: str,
-    norms: tuple[_Norm, _Norm] | str = "layernorm",
+    norms: tuple[_Norm, ...] | str = "layernorm",
     attention: Map | None = None,
     feed_forward: Map | None = None,
     x: State | None = None,
@@ -150,14 +210,15 @@ def layer(
     r"""Return a transformer layer: an attention block followed by a feed-forward block.
 
     Post-norm: :math:`h = N_1(x + A(x))`, :math:`y = N_2(h + F(h))`; pre-norm:
-    :math:`h = x + A(N_1(x))`, :math:`y = h + F(N_2(h))`. The Jacobian is the product of the two.
+    :math:`h = x + A(N_1(x))`, :math:`y = h + F(N_2(h))`. The Jacobian is the product of the two. A
+    placement that is a whole layer (parallel, B2T, ...) is taken as it is.
 
     Parameters
     ----------
     name : str
         A placement.
-    norms : pair of norms, or str
-        The attention-side and the feed-forward-side norm, or the kind of both.
+    norms : tuple of norms, or str
+        The norms in the order in which they act, or the kind of all of them.
     attention, feed_forward : Map, optional
         The sublayers; multi-head attention and a gelu FFN by default.
     x : State, optional
@@ -167,13 +228,27 @@ def layer(
     ------
     UnknownNameError
         If the placement or the norm is not known.
+    ShapeError
+        If the number of norms is not the number that the placement has.
     """
     x = state() if x is None else x
-    first, second = (
-        (norm(norms, label=1), norm(norms, label=2)) if isinstance(norms, str) else norms
-    )
+    entry = placement(name)
     attention = Attention() if attention is None else attention
     feed_forward = FFN() if feed_forward is None else feed_forward
-    equation = placement(name).equation
-    h = Let("h", parse_block(equation, {"N": first, "F": attention}, x, "x"))
-    return parse_block(equation, {"N": second, "F": feed_forward}, h, "x")
+    used = sorted(set(re.findall(r"\bN\d*", entry.equation)))
+    copies = 1 if entry.is_layer else 2
+    if isinstance(norms, str):
+        kind = entry.norm if entry.norm and norms == "layernorm" else norms
+        norms = tuple(norm(kind, label=k + 1) for k in range(copies * len(used)))
+    if len(norms) != copies * len(used):
+        raise ShapeError(
+            f"norms: placement {name} has {copies * len(used)} in a layer, got {len(norms)}"
+        )
+    first = dict(zip(used, norms, strict=False))
+    if entry.is_layer:
+        maps: dict[str, Map] = {**first, "A": attention, "F": feed_forward}
+        maps["C"] = CrossAttention(label="c", name="C")
+        return parse_block(entry.equation, maps, x, "x", vectors=VECTORS)
+    second = dict(zip(used, norms[len(used) :], strict=True))
+    h = Let("h", parse_block(entry.equation, {**first, "F": attention}, x, "x", vectors=VECTORS))
+    return parse_block(entry.equation, {**second, "F": feed_forward}, h, "x", vectors=VECTORS)

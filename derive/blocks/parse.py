@@ -35,6 +35,7 @@ def parse_block(
     name: str | None = None,
     vectors: Iterable[str] = (),
     scalars: Iterable[str] = (),
+    others: Mapping[str, sp.Basic] | None = None,
 ) -> sp.Basic:
     r"""Parse a block equation.
 
@@ -51,6 +52,8 @@ def parse_block(
     vectors, scalars : iterable of str, optional
         Names of constant vectors (``lam * F(x)`` is :math:`\operatorname{diag}(\lambda)F(x)`) and
         of constant scalars besides ``alpha`` and ``beta``.
+    others : mapping, optional
+        Further states, by name.
 
     Returns
     -------
@@ -71,7 +74,7 @@ def parse_block(
         raise ParseError(f"block: expected ASCII characters only, got {text!r}")
     constants: dict[str, sp.Basic] = {v: Vector(v, state.shape[0]) for v in vectors}
     constants |= {v: sp.Symbol(v, real=True) for v in scalars}
-    scope: dict[str, sp.Basic] = {**constants, (name or state.name): state}
+    scope: dict[str, sp.Basic] = {**constants, **(others or {}), (name or state.name): state}
     *statements, result = text.split(";")
     for statement in statements:
         match = _ASSIGNMENT.fullmatch(statement.strip())

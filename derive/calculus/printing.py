@@ -16,7 +16,7 @@ import sympy as sp
 from sympy.printing.latex import LatexPrinter
 from sympy.printing.str import StrPrinter
 
-from derive.calculus.let import Let, ScalarLet
+from derive.calculus.let import Let, ScalarLet, indexed_latex
 from derive.calculus.tensor import (
     Product,
     Sum,
@@ -93,7 +93,7 @@ class Latex(LatexPrinter):
         return body if exp is None else f"{body}^{{{exp}}}"
 
     def _print_Indexed(self, expr: sp.Indexed) -> str:
-        return rf"{self._print(expr.base)}_{{{_subscript(self._print(i) for i in expr.indices)}}}"
+        return indexed_latex(str(expr.base), expr.indices)
 
     def _print_Identity(self, expr: sp.Identity) -> str:
         return "I"
@@ -288,7 +288,7 @@ def _scalar_product_latex(expr: sp.Basic, printer: Any) -> str:
 def _scalar_text(expr: sp.Basic, printer: Any) -> str:
     body = printer._print(expr)
     atomic = (
-        expr.is_Atom
+        (expr.is_Atom and "/" not in body)
         or isinstance(expr, ScalarLet | sp.Function | sp.Indexed)
         or (expr.is_Pow and (expr.exp == sp.S.Half or (expr.exp.is_Integer and expr.exp > 0)))
         or _is_differential(expr)
@@ -469,14 +469,14 @@ def index_sum_text(expr: Any, printer: Any) -> str:
 
 def _distinct_bounds(expr: Any) -> Any:
     """Return a sum in which no inner sum is bound to the same index."""
-    from derive.calculus.tokens import TOKENS
+    from derive.calculus.tokens import family
 
     bound = expr.index
     taken = expr.summand.free_symbols | {bound}
 
     def renamed(node: Any) -> Any:
         if _is_index_sum(node) and node.index == bound:
-            inner_first = (*TOKENS[2:], *TOKENS[:2])
+            inner_first = (*family(bound)[2:], *family(bound)[:2])
             fresh = next((t for t in inner_first if t not in taken), bound)
             return node.func(node.summand.xreplace({bound: fresh}), fresh, node.size)
         if not node.args or isinstance(node, Let | ScalarLet):
@@ -497,7 +497,7 @@ def grouped_latex(expr: sp.Basic, printer: Any) -> str:
 def transposed_latex(expr: sp.Basic, printer: Any) -> str:
     r"""LaTeX of a transpose; a head index shares its superscript: ``q^{(h)\top}_{i}``."""
     body = _latex_printer(printer)._print(expr)
-    shared = re.fullmatch(r"([^^]*)\^\{(\([^{}]*\))\}((?:_\{.*\})?)", body)
+    shared = re.fullmatch(r"([^^]*)\^\{(\((?:[^{}]|\{[^{}]*\})*\))\}((?:_\{.*\})?)", body)
     if shared and not _is_group(expr):
         return rf"{shared[1]}^{{{shared[2]}\top}}{shared[3]}"
     return grouped_latex(expr, printer) + r"^{\top}"

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import sympy as sp
 
-from derive.blocks.attention import Attention
-from derive.blocks.norms import LayerNorm, RMSNorm
-from derive.blocks.sublayers import FFN, GatedFFN
+from derive.calculus.atoms import State
 from derive.calculus.derivation import Derivation
 from derive.calculus.maps import Map
 from derive.calculus.pointwise import Activation, normal_cdf, sigmoid
@@ -52,8 +51,9 @@ def activations(D: Derivation) -> tuple[tuple[str, str, sp.Basic], ...]:
     """Return the element-wise functions used: name as text, as LaTeX, and the formula in ``t``."""
     found: dict[Activation, None] = {}
     for mapping in _maps(D):
-        if isinstance(mapping, FFN | GatedFFN) and not mapping.activation.is_abstract:
-            found[mapping.activation] = None
+        for part in mapping.args:
+            if isinstance(part, Activation) and not part.is_abstract:
+                found[part] = None
     t = sp.Symbol("t", real=True)
     formulas = [(f"{a.text(0)}(t)", f"{a.latex(0)}(t)", a.derivative(0)(t)) for a in found]
     if any(formula.has(sigmoid) for *_, formula in formulas):
@@ -84,73 +84,100 @@ def _layout(D: Derivation) -> Iterator[Assumption]:
 
 
 def _of_map(mapping: Map) -> Iterator[Assumption]:
-    name, symbol = mapping.name, f"${latex_name(mapping.name)}$"
-
-    def both(words: str, formula: str = "", formula_latex: str = "") -> Assumption:
-        return Assumption(
-            words.replace("@", name).replace("#", formula),
-            words.replace("@", symbol).replace("#", formula_latex),
+    say = _Sentences(mapping)
+    if mapping.family == "norm":
+        yield from _of_norm(mapping, say)
+    elif mapping.family == "ffn":
+        yield say("@ acts on each token alone, " + _biases(mapping))
+        yield from _of_activation(mapping.activation, say)
+    elif mapping.family == "attention":
+        yield from _of_attention(mapping, say)
+    elif mapping.is_abstract:
+        alone = "mixes tokens" if mapping.mixes_tokens else "acts on each token alone"
+        name = latex_name(mapping.name)
+        yield say(
+            f"@ is differentiable and {alone}; its Jacobian is #",
+            f"D{mapping.name}",
+            rf"\mathrm{{D}}{name}",
         )
 
-    if isinstance(mapping, LayerNorm):
-        yield both("@ is LayerNorm with the biased variance (divisor #)", "d", "$d$")
-    if isinstance(mapping, RMSNorm):
-        yield both("@ is RMSNorm: no mean is subtracted")
-    if isinstance(mapping, LayerNorm | RMSNorm):
-        eps = mapping.eps
-        if eps == 0:
-            yield both(
-                "@ has #, so its argument must have a non-zero divisor",
-                "eps = 0",
-                r"$\epsilon = 0$",
-            )
-        elif eps.is_number:
-            value = eps if eps.is_Integer else sp.Float(eps, 3)
-            yield both("@ has #, kept", f"eps = {float(eps):g}", rf"$\epsilon = {latex(value)}$")
-        else:
-            yield both(
-                "@ keeps its constant: exact for every #", f"{text(eps)} > 0", f"${latex(eps)} > 0$"
-            )
+
+class _Sentences:
+    """Sentences about a map: ``@`` stands for its name and ``#`` for a formula."""
+
+    def __init__(self, mapping: Map) -> None:
+        self.name, self.symbol = mapping.name, f"${latex_name(mapping.name)}$"
+
+    def __call__(self, words: str, formula: str = "", formula_latex: str = "") -> Assumption:
+        return Assumption(
+            words.replace("@", self.name).replace("#", formula),
+            words.replace("@", self.symbol).replace("#", f"${formula_latex}$"),
+        )
+
+
+_NORMS = {
+    "LayerNorm": ("@ is LayerNorm with the biased variance (divisor #)", "d", "d"),
+    "RMSNorm": ("@ is RMSNorm: no mean is subtracted", "", ""),
+    "L2Norm": ("@ divides by the length of its argument", "", ""),
+    "ScaleNorm": ("@ divides by the length of its argument and has one scalar gain", "", ""),
+    "GroupNorm": ("@ is LayerNorm of each group of features", "", ""),
+    "BatchNorm": ("@ is batch normalisation with constant statistics", "", ""),
+    "DynamicTanh": ("@ acts on each entry and is no normalisation", "", ""),
+}
+
+
+def _of_norm(mapping: Any, say: _Sentences) -> Iterator[Assumption]:
+    kind = type(mapping).__name__
+    yield say(*_NORMS.get(kind, (f"@ is {kind}", "", "")))
+    eps = mapping.eps
+    if not _uses_eps(mapping):
+        pass
+    elif eps == 0:
+        yield say("@ has #, so its divisor must not be zero", "eps = 0", r"\epsilon = 0")
+    elif eps.is_number:
+        value = eps if eps.is_Integer else sp.Float(eps, 3)
+        yield say("@ has #, kept", f"eps = {float(eps):g}", rf"\epsilon = {latex(value)}")
+    else:
+        constant = f"{text(eps)} > 0", f"{latex(eps)} > 0"
+        yield say("@ keeps its constant: exact for every #", *constant)
+    if kind != "ScaleNorm":
         kept = {"gain": mapping.has_gain, "bias": mapping.has_bias}
         parts = [f"{k} kept" if v else f"no {k}" for k, v in kept.items()]
         drop = " (a bias does not enter the Jacobian)" if mapping.has_bias else ""
-        yield both(f"@: {', '.join(parts)}{drop}")
-    elif isinstance(mapping, FFN | GatedFFN):
-        yield both(
-            "@ acts on each token alone, " + ("with" if mapping.has_bias else "without") + " biases"
+        yield say(f"@: {', '.join(parts)}{drop}")
+
+
+def _uses_eps(mapping: Any) -> bool:
+    """Whether the constant of a norm occurs in its body."""
+    probe = sp.Symbol("eps_probe", positive=True)
+    label, _, *rest = mapping.args
+    body = mapping.func(label, probe, *rest).body(State("u", sp.Symbol("width", positive=True)))
+    return any(probe in e.free_symbols for e in (body.output, *(v.definition for v in body.lets)))
+
+
+def _biases(mapping: Any) -> str:
+    return "with biases" if mapping.has_bias else "without biases"
+
+
+def _of_activation(activation: Activation, say: _Sentences) -> Iterator[Assumption]:
+    if activation.is_abstract:
+        name = activation.text(0), activation.latex(0)
+        yield say("# is any differentiable function of each entry", *name)
+    elif activation.name == "relu":
+        yield say("# at the corner", "relu'(0) = 0", r"\operatorname{relu}'(0) = 0")
+
+
+def _of_attention(mapping: Any, say: _Sentences) -> Iterator[Assumption]:
+    kind = "self-attention" if mapping.mixes_tokens else "attention to a constant memory"
+    yield say(f"@ is multi-head {kind}, {_biases(mapping)}")
+    if mapping.causal:
+        mask = (
+            "m[i,j] = 1 for j <= i, otherwise 0",
+            r"m_{ij} = 1 \text{ for } j \le i, \text{ else } 0",
         )
-        if mapping.activation.is_abstract:
-            yield both(
-                "# is any differentiable function of each entry",
-                mapping.activation.text(0),
-                f"${mapping.activation.latex(0)}$",
-            )
-        elif mapping.activation.name == "relu":
-            yield both("# at the corner", "relu'(0) = 0", r"$\operatorname{relu}'(0) = 0$")
-    elif isinstance(mapping, Attention):
-        yield both(
-            "@ is multi-head self-attention, "
-            + ("with" if mapping.has_bias else "without")
-            + " biases"
-        )
-        if mapping.causal:
-            yield both(
-                "causal mask: #",
-                "m[i,j] = 1 for j <= i, otherwise 0",
-                r"$m_{ij} = 1$ for $j \le i$, otherwise $0$",
-            )
-        elif mapping.masked:
-            yield both("# is a given mask of zeros and ones", "m[i,j]", "$m_{ij}$")
-        if mapping.rotary:
-            yield both(
-                "the rotation # turns queries and keys by their position; it is orthogonal",
-                "R[i]",
-                "$R_{i}$",
-            )
-    elif mapping.is_abstract:
-        alone = "mixes tokens" if mapping.mixes_tokens else "acts on each token alone"
-        yield both(
-            f"@ is differentiable and {alone}; its Jacobian is #",
-            f"D{name}",
-            rf"$\mathrm{{D}}{latex_name(name)}$",
-        )
+        yield say("causal mask: #", *mask)
+    elif mapping.masked:
+        yield say("# is a given mask of zeros and ones", "m[i,j]", "m_{ij}")
+    if mapping.rotary:
+        turns = "the rotation # turns queries and keys by their position; it is orthogonal"
+        yield say(turns, "R[i]", "R_{i}")

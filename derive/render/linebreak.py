@@ -14,6 +14,7 @@ from functools import lru_cache
 __all__ = ["broken", "text_width", "width"]
 
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|[{}^_]|\s+|.")
+_SUM_BEFORE = re.compile(r"\\sum_\{(?:[^{}]|\{[^{}]*\})*\}\s*$")
 _OPENING = {r"\bigl": 0.46, r"\Bigl": 0.6, r"\biggl": 0.74, r"\Biggl": 0.8}
 _CLOSING = {r"\bigr": 0.46, r"\Bigr": 0.6, r"\biggr": 0.74, r"\Biggr": 0.8}
 # Widths in em of Computer Modern at 10 pt, spaces around operators included.
@@ -218,9 +219,10 @@ def _lead(depth: int, sign: str) -> str:
 
 
 def _applied(body: str, at: int) -> bool:
-    """Whether the parenthesis at a position holds the argument of a function."""
+    """Whether the parenthesis at a position belongs to what stands before it: a function, a sum."""
     before = body[:at]
-    return bool(before) and not before.endswith((" ", ","))
+    called = bool(before) and not before.endswith((" ", ","))
+    return called or _SUM_BEFORE.search(before) is not None
 
 
 def _after_factor(body: str, at: int) -> bool:

@@ -62,13 +62,21 @@ def _component(w, name, k):
     )
 
 
+def as_floats(w):
+    """Return the weights as SymPy numbers of 60 digits."""
+    return {k: each(_rounded, v) if np.ndim(v) else _rounded(v) for k, v in w.items()}
+
+
+def _rounded(value):
+    return sp.Float(value, DIGITS + 10)
+
+
+def as_digits(array):
+    """Return an array of SymPy numbers as mpmath numbers."""
+    with mpmath.workdps(DIGITS + 10):
+        return each(lambda v: mpmath.mpf(sp.Float(v.evalf(DIGITS + 5))._mpf_), array)
+
+
 def digits(jacobian, w, causal=False):
     """Return a Jacobian at 50 digits, by `explicit`, as an array of mpmath numbers."""
-
-    def rounded(value):
-        return sp.Float(value, DIGITS + 10)
-
-    floats = {k: each(rounded, v) if np.ndim(v) else rounded(v) for k, v in w.items()}
-    with mpmath.workdps(DIGITS + 10):
-        found = exact(jacobian, floats, causal)
-        return each(lambda v: mpmath.mpf(sp.Float(v.evalf(DIGITS + 5))._mpf_), found)
+    return as_digits(exact(jacobian, as_floats(w), causal))

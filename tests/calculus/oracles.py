@@ -200,16 +200,15 @@ def differences(function, x):
         return np.array(columns, dtype=object).T
 
 
-def sympy_jacobian(function, x, numbers):
-    """Return SymPy's own Jacobian of a hand-written block, evaluated at the entries of `x`.
-
-    `numbers` is ``"sympy"`` for exact arithmetic or ``"mpmath"``.
-    """
+def sympy_jacobian(function, x):
+    """Return SymPy's own Jacobian of a hand-written block, evaluated at the entries of `x`."""
     free = each(lambda k: sp.Symbol(f"t{k}", real=True), np.arange(x.size).reshape(x.shape))
-    free = free.ravel().tolist()
-    symbolic = sp.Matrix(function(np.array(free, dtype=object).reshape(x.shape)).ravel())
-    at = sp.lambdify(free, symbolic.jacobian(free), numbers, cse=True)
-    return np.array(at(*x.ravel()).tolist(), dtype=object)
+    symbolic = sp.Matrix(function(free).ravel()).jacobian(free.ravel().tolist())
+    shared, (symbolic,) = sp.cse(symbolic)
+    at = dict(zip(free.ravel(), x.ravel(), strict=True))
+    for name, definition in shared:
+        at[name] = definition.xreplace(at)
+    return np.array(symbolic.xreplace(at).tolist(), dtype=object)
 
 
 def rational_eps(norm, row):

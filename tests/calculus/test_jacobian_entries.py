@@ -62,7 +62,7 @@ def test_rational_entries_equal_sympys_jacobian_exactly(placement, norm, maps, d
     block = block_of(placement, norm, maps, **options, own_eps=True)
     found = exact(derive.jacobian(block, STATE), w)
     hand = by_hand(SYMPY, w, norm, maps, **options)
-    expected = oracles.sympy_jacobian(lambda x: PLACEMENTS[placement](hand, x), w["x"], "sympy")
+    expected = oracles.sympy_jacobian(lambda x: PLACEMENTS[placement](hand, x), w["x"])
     assert all(v.is_Rational for v in expected.ravel())
     assert (found == expected).all()
 
@@ -75,7 +75,7 @@ def test_eps_zero_entries_equal_sympys_jacobian(placement, norm, d):
     block = derive.block(placement, derive.norm(norm, eps=0, bias=False))
     found = exact(derive.jacobian(block, STATE), w)
     hand = by_hand(SYMPY, w, norm, ABSTRACT, bias=False)
-    expected = oracles.sympy_jacobian(lambda x: PLACEMENTS[placement](hand, x), w["x"], "sympy")
+    expected = oracles.sympy_jacobian(lambda x: PLACEMENTS[placement](hand, x), w["x"])
     assert all(sp.expand(sp.radsimp(v)) == 0 for v in (found - expected).ravel())
 
 
@@ -87,9 +87,8 @@ def test_attention_entries_equal_sympys_jacobian_at_50_digits(placement, norm, k
     w = oracles.random_weights(2, n=2, heads=2, seed=3)
     found = digits(derive.jacobian(block_of(placement, norm, maps), STATE), w, "causal" in kind)
     hand = by_hand(SYMPY, w, norm, maps)
-    with mpmath.workdps(oracles.DIGITS + 10):
-        x = oracles.as_mpmath(w)["x"]
-        expected = oracles.sympy_jacobian(lambda x: PLACEMENTS[placement](hand, x), x, "mpmath")
+    x = engine.as_floats(w)["x"]
+    expected = engine.as_digits(oracles.sympy_jacobian(lambda x: PLACEMENTS[placement](hand, x), x))
     assert distance(found, expected) < mpmath.mpf(10) ** -45  # no truncation here
 
 

@@ -14,7 +14,7 @@ from derive.calculus.printing import latex
 from derive.render.latex import derivation_latex, derivation_tex, document_tex, escaped
 from derive.render.linebreak import broken, width
 
-from .cases import CASES, derived, name
+from .cases import CASES, FURTHER, derived, name
 from .latex_rules import complaints
 
 
@@ -119,7 +119,7 @@ def test_every_case_compiles_and_stays_on_the_page(tmp_path):
             derivation_latex(derived(case)),
             r"Text with _it_ & {more} \ ~^ <> of 100% at # $",
         )
-        for case in CASES
+        for case in CASES + FURTHER
     ]
     log = compiled(document_tex("Every case: a_b & #1", sections), tmp_path)
     assert [pt for pt in overfull(log) if pt > 5] == []

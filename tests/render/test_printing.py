@@ -88,7 +88,7 @@ def test_an_inner_sum_takes_another_index():
     weight = Inner(At(x, j), y)
     nested = IndexSum(product([weight, index_sum(At(x, j), j, n)]), j, n)
     assert text(nested) == "sum_j (x[j]' b_1) (sum_k x[k])"
-    assert latex(nested) == r"\sum_{j} x_{j}^{\top} b_{1} \Bigl(\sum_{k} x_{k}\Bigr)"
+    assert latex(nested) == r"\sum_{j} x_{j}^{\top} b_{1} \sum_{k} x_{k}"
 
 
 def test_settings_of_sympy_are_kept():
