@@ -254,12 +254,14 @@ def check(
 def _checks(systems: Sequence[str], depths: Sequence[int], **sizes: Any) -> list[dict[str, Any]]:
     from derive import crosscheck
     from derive.backends import SYSTEMS
+    from derive.backends.zoo import ZOO
 
-    names = SYSTEMS if not systems or "all" in systems else systems
-    unknown = [s for s in systems if s not in (*SYSTEMS, "all")]
+    known = (*SYSTEMS, *ZOO)
+    names = known if not systems or "all" in systems else systems
+    unknown = [s for s in systems if s not in (*known, "all")]
     if unknown:
         raise derive.errors.UnknownNameError(
-            f"system: expected all or some of {', '.join(SYSTEMS)}, got {unknown[0]!r}"
+            f"system: expected all or some of {', '.join(known)}, got {unknown[0]!r}"
         )
     jobs = [(name, layers) for layers in depths for name in names]
     return [

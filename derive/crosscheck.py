@@ -19,6 +19,7 @@ from derive.backends import RealBlock, build, float64_throughout, read_block
 from derive.backends import stack as build_stack
 from derive.backends import state as random_state
 from derive.backends.autodiff import jacobian as reference_jacobian
+from derive.backends.zoo import ZOO, build_zoo
 from derive.blocks.attention import Attention
 from derive.blocks.build import layer, state
 from derive.blocks.norms import norm
@@ -67,6 +68,8 @@ class Check:
         The tolerance.
     promoted : int
         How many requests of the module for a lower precision were answered in float64.
+    note : str
+        What else a reader of the row must know.
     """
 
     system: str
@@ -80,6 +83,7 @@ class Check:
     width: int
     tolerance: float
     promoted: int
+    note: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as a dict."""
@@ -163,7 +167,7 @@ def check_block(
     blocks: RealBlock | Sequence[RealBlock],
     x: np.ndarray,
     *,
-    tolerance: float = TOLERANCE,
+    tolerance: float | None = None,
     placement: str | None = None,
     mutate: Callable[[sp.Basic], sp.Basic] | None = None,
 ) -> Check:
@@ -175,8 +179,8 @@ def check_block(
         One layer, or the layers of a stack.
     x : array (n, d)
         Input.
-    tolerance : float
-        Largest relative error that is accepted.
+    tolerance : float, optional
+        Largest relative error that is accepted; by default what the layer allows, 1e-12 or more.
     placement, mutate
         Make the closed form wrong on purpose; see `closed_jacobian`.
 
@@ -190,6 +194,7 @@ def check_block(
     found = closed_jacobian(layers, x, placement=placement, mutate=mutate)
     error = relative_error(found, reference)
     first = layers[0]
+    tolerance = first.tolerance if tolerance is None else tolerance
     return Check(
         system=first.system,
         placement=placement or first.placement,
@@ -202,6 +207,7 @@ def check_block(
         width=int(np.shape(x)[1]),
         tolerance=tolerance,
         promoted=report.promoted,
+        note=first.note,
     )
 
 
@@ -221,7 +227,8 @@ def check(
     ----------
     system : str or torch.nn.Module
         One of `derive.backends.SYSTEMS` (built small, with random weights, gains and biases), or a
-        module of a class that can be read; its own weights are used.
+        module of a class that can be read; its own weights are used. A further layer of
+        `derive.backends.zoo` is built at its own size.
     layers : int
         Number of layers of a built system.
     tokens, width, heads : int
@@ -249,6 +256,9 @@ def check(
     if not isinstance(system, str):
         real = read_block(system, tokens=tokens)
         return check_block(real, random_state(real, seed=seed + 1), tolerance=tolerance)
+    if system in ZOO:
+        blocks = [build_zoo(system, seed + layer) for layer in range(layers)]
+        return check_block(blocks, random_state(blocks[0], seed=seed + 1))
     sizes = {"width": width, "heads": heads, "tokens": tokens, "seed": seed}
     blocks = build_stack(system, layers, **sizes) if layers > 1 else [build(system, **sizes)]
     return check_block(blocks, random_state(blocks[0], seed=seed + 1), tolerance=tolerance)

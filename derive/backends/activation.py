@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from derive.backends.extras import load_torch
 from derive.backends.real_block import Activation
@@ -49,7 +49,7 @@ def activation_name(function: Any) -> Activation:
         if isinstance(values, torch.Tensor) and values.shape == grid.shape:
             for name, reference in known.items():
                 if bool(((values - reference(grid)).abs() <= 1e-14 * (1 + grid.abs())).all()):
-                    return cast(Activation, name)
+                    return name
     raise UnknownNodeError(
         f"activation {function!r}: expected one that computes {', '.join(known)}; "
         "its values are none of these"

@@ -326,8 +326,8 @@ class Attention(_Softmax):
     def body(self, argument: sp.Basic, suffix: str = "") -> Body:
         """Return query, key, value, score, weight, head output and output at token ``i``."""
         i, j, h = index("i"), index("j"), index("h")
-        sides = [self._side(letter, At(argument, i), h, i, suffix) for letter in "QKV"]
-        return self._mix(argument, *sides, (h, i), (i, j, symbols.n), suffix)
+        q, k, v = (self._side(letter, At(argument, i), h, i, suffix) for letter in "QKV")
+        return self._mix(argument, q, k, v, (h, i), (i, j, symbols.n), suffix)
 
 
 class CrossAttention(_Softmax):

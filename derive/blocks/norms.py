@@ -336,7 +336,7 @@ class GroupNorm(_Norm):
         select = At(Matrix("E", rows / symbols.G, rows), g)
         member = Let("u" + suffix, product([select, argument]), g)
         plain = LayerNorm(eps=self.eps, gain=False, bias=False, outside=self.eps_outside)
-        inner = with_indices(plain.body(member), (g,), suffix or "_g")
+        inner = with_indices(LayerNorm.body(plain, member), (g,), suffix or "_g")
         output = self.affine(index_sum(product([select.T, inner.output]), g, symbols.G))
         cuts = frozenset({member.name})
         return Body((member, *inner.lets), output, inner.identities, cuts)

@@ -169,12 +169,14 @@ class Inner(sp.Expr):
     def _sympystr(self, printer: Any) -> str:
         from derive.calculus.printing import inner_text
 
-        return inner_text(*self.args, printer)
+        left, right = self.args
+        return inner_text(left, right, printer)
 
     def _latex(self, printer: Any, **_: Any) -> str:
         from derive.calculus.printing import inner_latex
 
-        return inner_latex(*self.args, printer)
+        left, right = self.args
+        return inner_latex(left, right, printer)
 
 
 def _inner_order(vector: sp.Basic) -> tuple[Any, ...]:
