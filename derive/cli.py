@@ -135,8 +135,16 @@ def show(
 @click.option("--width", default=64, show_default=True, help="Features d.")
 @click.option("--tokens", default=4, show_default=True, help="Tokens n.")
 @click.option("--heads", default=4, show_default=True, help="Attention heads.")
-@click.option("--hidden", type=int, help="Hidden width f of the FFN; 4 d by default.")
-@click.option("--std", default=1.0, show_default=True, help="Matrices are N(0, std^2 / fan-in).")
+@click.option(
+    "--hidden", type=click.IntRange(min=1), help="Hidden width f of the FFN; 4 d by default."
+)
+@click.option(
+    "--std",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="Matrices are N(0, std^2 / fan-in).",
+)
 @click.option(
     "--seed", type=SEED, default=0, show_default=True, help="Seed of weights, input, cotangent."
 )

@@ -19,6 +19,7 @@ import sympy as sp
 from sympy.core.symbol import Str
 
 from derive import symbols
+from derive.blocks.norms import L2Norm
 from derive.calculus.atoms import Diag, Inner, Matrix, Vector
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Body, Identity, Map, with_indices
@@ -55,6 +56,9 @@ class _Softmax(Map):
         "sinks": False,
         "gate": None,
         "label": "",
+        "norm_last": False,
+        "query_gain": False,
+        "out_norm": None,
     }
 
     def __new__(cls, *args: Any, **options: Any) -> _Softmax:
@@ -131,7 +135,11 @@ class _Softmax(Map):
         lets: list[Let | ScalarLet] = []
         identities: list[Identity] = []
         cuts = [name]
+        rotates = self.rotary and letter in "QK" and token is not None
+        late = rotates and bool(self._option("norm_last"))
         out = self._projection(letter, vector, h)
+        if late:
+            out = _rotated(out, token)
         if norm is not None:
             raw = Let(name + "0", out, *indices)
             cuts.append(raw.name)
@@ -143,9 +151,11 @@ class _Softmax(Map):
             lets += body.lets
             identities += body.identities
             out = _per_head(body.output, h) if self._option("full_norm") else body.output
-        if self.rotary and letter in "QK" and token is not None:
-            rotation = At(Matrix("R", symbols.d_h, symbols.d_h), token)
-            out = product([rotation, out])
+        if rotates and not late:
+            out = _rotated(out, token)
+        if letter == "Q" and self._option("query_gain"):
+            gain = At(Vector(self.weight("gain_Q"), symbols.d_h), h)
+            out = product([Diag(gain), out])
         lets.append(Let(name, out, *indices))
         return lets, identities, cuts
 
@@ -191,15 +201,24 @@ class _Softmax(Map):
         mean = index_sum(product([p, v_j]), summed, size)
         o = Let("o" + suffix, mean, *row)
         gated, gate_lets = self._gated(argument, o, row, suffix)
-        output = index_sum(
-            product([At(Matrix(self.weight("W_O"), argument.shape[0], symbols.d_h), h), gated]),
-            h,
-            symbols.H,
-        )
+        normed = self._out_normed(gated, row, suffix)
+        weight = At(Matrix(self.weight("W_O"), argument.shape[0], o.shape[0]), h)
+        output = index_sum(product([weight, normed.output]), h, symbols.H)
         if self.has_bias:
             output = total([output, Vector(self.weight("b_O"), argument.shape[0])])
         return Body(
-            lets=(*query[0], *key[0], *value[0], *scores, e, partition, p, o, *gate_lets),
+            lets=(
+                *query[0],
+                *key[0],
+                *value[0],
+                *scores,
+                e,
+                partition,
+                p,
+                o,
+                *gate_lets,
+                *normed.lets,
+            ),
             output=output,
             identities=(
                 *query[1],
@@ -215,8 +234,10 @@ class _Softmax(Map):
                     f"definition of {o}",
                     f"{o} is the weighted mean of the values",
                 ),
+                *normed.identities,
             ),
-            cuts=frozenset({*query[2], *key[2], *value[2], *(s.name for s in scores)}),
+            cuts=frozenset({*query[2], *key[2], *value[2], *(s.name for s in scores)})
+            | normed.cuts,
         )
 
     def _gated(
@@ -230,6 +251,22 @@ class _Softmax(Map):
         vector = At(argument, token[0]) if token else argument
         pre = Let("g" + suffix, self._projection("G", vector, h), *row)
         return product([Diag(Pointwise(gate, 0, pre)), o]), [pre]
+
+
+    def _out_normed(self, vector: sp.Basic, row: tuple[sp.Symbol, ...], suffix: str) -> Body:
+        """Return the head's output, normed over the features of all heads where asked for."""
+        norm = self._option("out_norm")
+        if norm is None:
+            return Body((), vector)
+        h, *token = row
+        raw = Let("y" + suffix, vector, *row)
+        body = _full_width(norm, raw, "y" + suffix, h, token[0] if token else None)
+        output = _per_head(body.output, h)
+        return Body((raw, *body.lets), output, body.identities, frozenset({raw.name}))
+
+
+def _rotated(vector: sp.Basic, token: sp.Symbol | None) -> sp.Basic:
+    return product([At(Matrix("R", symbols.d_h, symbols.d_h), token), vector])
 
 
 def _coerced(name: str, value: Any) -> sp.Basic:
@@ -255,11 +292,11 @@ def _per_head(output: sp.Basic, h: sp.Symbol) -> sp.Basic:
 
 
 def _full_width(norm: Any, raw: Let, name: str, h: sp.Symbol, token: Any) -> Body:
-    """Return the RMS norm over the features of all heads together, head by head."""
+    """Return the RMS (or L2) norm over the features of all heads together, head by head."""
     other = index("h2")
     each = raw.xreplace({h: other})
     tokens = () if token is None else (token,)
-    width = symbols.H * raw.shape[0]
+    width = 1 if isinstance(norm, L2Norm) else symbols.H * raw.shape[0]
     ms = ScalarLet("ms_" + name, index_sum(Inner(each, each), other, symbols.H) / width, *tokens)
     r = ScalarLet("r_" + name, sp.sqrt(ms + norm.eps), *tokens)
     xhat = Let("xhat_" + name, product([1 / r, raw]), h, *tokens)
@@ -307,6 +344,12 @@ class Attention(_Softmax):
         Multiplies each head's output by :math:`\phi(W_Gz_i)`.
     label : str
         Appended to the names of the weights.
+    norm_last : bool
+        Whether the norms of query and key come after the rotation.
+    query_gain : bool
+        Whether the query is multiplied entry by entry by ``gain_Q[h]``, after norm and rotation.
+    out_norm : norm, optional
+        RMS or L2 norm of the (gated) outputs of all heads together, before the projection.
 
     Raises
     ------

@@ -9,6 +9,7 @@ import sympy as sp
 from derive.calculus.atoms import Matrix
 from derive.calculus.blockwise import token_block
 from derive.calculus.derivation import Derivation
+from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import JacobianOf, TokenBlocks
 from derive.calculus.printing import latex, text
 from derive.calculus.tensor import Sum, Tensor
@@ -16,7 +17,7 @@ from derive.calculus.tokens import index
 
 __all__ = ["BlockName", "mixing_blocks", "named_token_block", "paths"]
 
-_PATHS = {"W_V": "value path", "W_K": "key path", "W_Q": "query path"}
+_PATHS = {"W_V": "value path", "W_K": "key path", "W_Q": "query path", "W_G": "gate path"}
 
 
 class BlockName(Tensor):
@@ -68,24 +69,14 @@ def paths(node: TokenBlocks) -> tuple[tuple[sp.Basic, str], ...]:
 
 
 def _path(term: sp.Basic) -> str:
-    used = {m.name for m in term.atoms(Matrix)} if term.args else set()
-    inputs = {name: label for name, label in _PATHS.items() if name in _outermost(term, used)}
-    return next(iter(inputs.values())) if len(inputs) == 1 else ""
+    stems = {"_".join(name.split("_")[:2]) for name in _outermost(term)}  # W_Q_1 is a W_Q
+    found = [label for stem, label in _PATHS.items() if stem in stems]
+    return found[0] if len(found) == 1 else ""
 
 
-def _outermost(term: sp.Basic, used: set[str]) -> set[str]:
-    """Names of the matrices that occur outside the definitions of lets."""
-    from derive.calculus.let import Let, ScalarLet
-
-    found: set[str] = set()
-
-    def walk(expr: sp.Basic) -> None:
-        if isinstance(expr, Let | ScalarLet):
-            return
-        if isinstance(expr, Matrix) and expr.name in used:
-            found.add(expr.name)
-        for arg in expr.args:
-            walk(arg)
-
-    walk(term)
-    return found
+def _outermost(term: sp.Basic) -> set[str]:
+    """Names of the matrices that occur outside the definitions of named quantities."""
+    if isinstance(term, Let | ScalarLet):
+        return set()
+    own = {term.name} if isinstance(term, Matrix) else set()
+    return own.union(*(_outermost(arg) for arg in term.args))

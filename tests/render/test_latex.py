@@ -35,6 +35,11 @@ def test_sympy_prints_the_same(D):
     assert str(D.jacobian) == derive.calculus.printing.text(D.jacobian)
 
 
+def test_a_gate_is_a_path_of_its_own():
+    D = derived(("pre", "layernorm", "softcap"))
+    assert derivation_latex(D).count("(gate path)") == 1
+
+
 def test_only_mixing_blocks_have_paths(D):
     labels = [p for p in ("value", "key", "query") if f"({p} path)" in derivation_latex(D)]
     assert labels == (["value", "key", "query"] if D.mixes_tokens else [])
