@@ -43,11 +43,14 @@ from derive.linalg import Sum as OperatorSum
 
 __all__ = ["AbstractMap", "Environment", "Value", "evaluate", "lower"]
 
-RANGES = {"h": symbols.H, "h2": symbols.H, "g": symbols.G, "e": symbols.X}
+RANGES = {"h": symbols.H, "h2": symbols.H, "g": symbols.G, "e": symbols.X, "e2": symbols.X}
 """The dimension that an index runs over; other indices that are no tokens run over the memory."""
 
 TOKEN = "token"
 """The axis of a per-token quantity that carries no token index."""
+
+PER_TOKEN = frozenset({"route"})
+"""Weights that differ from token to token and carry no token index: which experts are selected."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +257,7 @@ class Environment:
     def _check_axis(self, value: Value, axis: str, what: str) -> None:
         """Give the range of an index its size, or check it."""
         size = value.data.shape[value.axes.index(axis)]
-        if axis in map(str, TOKENS):
+        if axis == TOKEN or axis in map(str, TOKENS):
             if size != self.tokens:
                 raise ShapeError(f"{what}: expected {self.tokens} tokens, got {size}")
             return
@@ -411,13 +414,19 @@ class Environment:
         return _combine(np.power, base, exponent)
 
     def _indexed(self, expr: sp.Indexed) -> Value:
-        """Return the mask ``m[i, j]`` (``mask``, else causal) or a weight by its indices."""
+        """Return the mask ``m[i, j]`` (``mask``, else causal) or a weight by its indices.
+
+        What is in `PER_TOKEN` has the axis of the tokens in front.
+        """
         axes = tuple(str(i) for i in expr.indices)
-        if str(expr.base) != "m":
-            array = self.weight(str(expr.base), len(axes))
+        name = str(expr.base)
+        if name != "m":
+            if name in PER_TOKEN:
+                axes = (TOKEN, *axes)
+            array = self.weight(name, len(axes))
             value = Value(axes, array[..., None, None])
             for axis in axes:
-                self._check_axis(value, axis, f"weight {expr.base}")
+                self._check_axis(value, axis, f"weight {name}")
             return value
         if "mask" in self.weights:
             mask = np.asarray(self.weights["mask"])

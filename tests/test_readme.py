@@ -60,9 +60,7 @@ def same(want: str, got: str) -> bool:
     if NUMBER.sub("#", want).split() != NUMBER.sub("#", got).split():
         return False
     pairs = zip(NUMBER.findall(want), NUMBER.findall(got), strict=True)
-    return all(
-        math.isclose(float(a), float(b), rel_tol=2e-3, abs_tol=1e-12) for a, b in pairs
-    )
+    return all(math.isclose(float(a), float(b), rel_tol=2e-3, abs_tol=1e-12) for a, b in pairs)
 
 
 class Checker(doctest.OutputChecker):
@@ -141,7 +139,8 @@ def test_console_blocks(block, command, output, tmp_path):
         kept = output.strip().removesuffix("...").rstrip()
         shown = "\n".join(shown.splitlines()[: len(kept.splitlines())])
         output = kept
-    assert same(output, shown), shown
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert Checker().check_output(output, shown, flags), shown
 
 
 def test_every_block_has_a_known_language():
@@ -151,7 +150,7 @@ def test_every_block_has_a_known_language():
 
 
 def test_shell_blocks_name_targets_that_exist():
-    """``sh`` blocks are the commands of a fresh machine; CI runs them, here their names are held."""
+    """``sh`` blocks are commands for a fresh machine; CI runs them, here their names are held."""
     targets = set(re.findall(r"^([\w -]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
     known = {name for line in targets for name in line.split()}
     for block in ALL:

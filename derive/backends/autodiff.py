@@ -70,7 +70,7 @@ def jacobian(
                 "argument call: expected a deterministic map, two evaluations at the same x "
                 "differ; pass the module behind it as module= to have it put into eval mode"
             )
-        tensor = torch.func.jacrev(evaluate, chunk_size=chunk_size)(point)
+        tensor = _reverse_mode(evaluate, point, chunk_size)
         if not torch.any(tensor) and not torch.equal(value, evaluate(1.25 * point + 0.5)):
             raise DomainError(
                 "argument call: the output depends on x but its Jacobian came back as 0; the "
@@ -157,6 +157,18 @@ def check_weights(module: Any) -> None:
                 raise WeightError(
                     f"{where}: expected finite values, {count} of {tensor.numel()} are not"
                 )
+
+
+def _reverse_mode(evaluate: Callable[[Any], Any], point: Any, chunk_size: int | None) -> Any:
+    """Return the Jacobian (1, n, d, 1, n, d), all rows at once where the module allows it."""
+    torch = load_torch()
+    try:
+        return torch.func.jacrev(evaluate, chunk_size=chunk_size)(point)
+    except RuntimeError as error:
+        # A hand-written backward in the old style (BLOOM's gelu) cannot be vectorised: row by row.
+        if "setup_context" not in str(error):
+            raise
+        return torch.autograd.functional.jacobian(evaluate, point)
 
 
 @contextmanager

@@ -88,9 +88,7 @@ def clamped_swish(alpha: float, limit: float) -> Activation:
     r"""Return :math:`\phi(t) = c\,\sigma(\alpha c)` with :math:`c = \min(t, \text{limit})`."""
     slope, top = _number(alpha), _number(limit)
     end = top / (1 + sp.exp(-slope * top))
-    return _define(
-        "clamped_swish", sp.Piecewise((_t * sigmoid(slope * _t), _t < top), (end, True))
-    )
+    return _define("clamped_swish", sp.Piecewise((_t * sigmoid(slope * _t), _t < top), (end, True)))
 
 
 def clamped_shift(limit: float) -> Activation:

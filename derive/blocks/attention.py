@@ -252,7 +252,6 @@ class _Softmax(Map):
         pre = Let("g" + suffix, self._projection("G", vector, h), *row)
         return product([Diag(Pointwise(gate, 0, pre)), o]), [pre]
 
-
     def _out_normed(self, vector: sp.Basic, row: tuple[sp.Symbol, ...], suffix: str) -> Body:
         """Return the head's output, normed over the features of all heads where asked for."""
         norm = self._option("out_norm")

@@ -209,9 +209,9 @@ def layer(
 ) -> sp.Basic:
     r"""Return a transformer layer: an attention block followed by a feed-forward block.
 
-    Post-norm: :math:`h = N_1(x + A(x))`, :math:`y = N_2(h + F(h))`; pre-norm:
-    :math:`h = x + A(N_1(x))`, :math:`y = h + F(N_2(h))`. The Jacobian is the product of the two. A
-    placement that is a whole layer (parallel, B2T, ...) is taken as it is.
+    Post-norm: :math:`y_A = N_1(x + A(x))`, :math:`y = N_2(y_A + F(y_A))`; pre-norm:
+    :math:`y_A = x + A(N_1(x))`, :math:`y = y_A + F(N_2(y_A))`. The Jacobian is the product of the
+    two. A placement that is a whole layer (parallel, B2T, ...) is taken as it is.
 
     Parameters
     ----------
@@ -250,5 +250,7 @@ def layer(
         maps["C"] = CrossAttention(label="c", name="C")
         return parse_block(entry.equation, maps, x, "x", vectors=VECTORS)
     second = dict(zip(used, norms[len(used) :], strict=True))
-    h = Let("h", parse_block(entry.equation, {**first, "F": attention}, x, "x", vectors=VECTORS))
-    return parse_block(entry.equation, {**second, "F": feed_forward}, h, "x", vectors=VECTORS)
+    after = Let(
+        "y_A", parse_block(entry.equation, {**first, "F": attention}, x, "x", vectors=VECTORS)
+    )
+    return parse_block(entry.equation, {**second, "F": feed_forward}, after, "x", vectors=VECTORS)

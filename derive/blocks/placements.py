@@ -156,13 +156,13 @@ _REGISTERED = (
     ),
     Placement(
         "b2t",
-        "h = N1(x + A(x)); N2(x + h + F(h))",
+        "y_A = N1(x + A(x)); N2(x + y_A + F(y_A))",
         "Takase et al., B2T Connection, 2022, arXiv:2206.00330",
         "one J_N a layer on the bottom-to-top skip, where post-norm has two",
     ),
     Placement(
         "hybridnorm",
-        "h = x + A(x); c = N1(h); c + F(c)",
+        "y_A = x + A(x); c = N1(y_A); c + F(c)",
         "Zhuo et al., HybridNorm, 2025, arXiv:2503.04598",
         "one J_N a layer; the attention block keeps the identity",
         value_norm=True,
@@ -175,7 +175,7 @@ _REGISTERED = (
     ),
     Placement(
         "normformer",
-        "h = x + N2(A(N1(x))); h + F(N3(h))",
+        "y_A = x + N2(A(N1(x))); y_A + F(N3(y_A))",
         "Shleifer et al., NormFormer, 2021, arXiv:2110.09456",
         "the identity: untouched",
         inner_norm=True,
@@ -236,20 +236,20 @@ _REGISTERED = (
     ),
     Placement(
         "spannorm",
-        "h = N1(x + A(x)); N2(x + F(h))",
+        "y_A = N1(x + A(x)); N2(x + F(y_A))",
         "SpanNorm, 2026, arXiv:2601.22580, seen in secondary code only",
         "one J_N a layer on the skip from the layer's input",
     ),
     Placement(
         "decoder-2017",
-        "h = N1(x + A(x)); c = N2(h + C(h)); N3(c + F(c))",
+        "y_A = N1(x + A(x)); y_C = N2(y_A + C(y_A)); N3(y_C + F(y_C))",
         "Vaswani et al., Attention Is All You Need, 2017, figure 1 (right)",
         "multiplied by three J_N a layer",
         "the 2017 Transformer's decoder, BART's decoder",
     ),
     Placement(
         "decoder-pre",
-        "h = x + A(N1(x)); c = h + C(N2(h)); c + F(N3(c))",
+        "y_A = x + A(N1(x)); y_C = y_A + C(N2(y_A)); y_C + F(N3(y_C))",
         "Xiong et al., 2020, arXiv:2002.04745",
         "the identity: untouched",
         "T5's decoder, mBART, Pegasus",

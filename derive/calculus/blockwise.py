@@ -8,6 +8,7 @@ off the diagonal.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import sympy as sp
@@ -23,17 +24,18 @@ from derive.symbols import n
 __all__ = ["at_token", "token_block"]
 
 
+@lru_cache(maxsize=4096)
 def at_token(expr: sp.Basic, token: sp.Basic) -> sp.Basic:
     """Return the member of a per-token expression that belongs to `token`."""
     if isinstance(expr, State):
         return At(expr, token)
     if isinstance(expr, At | TokenBlocks):
         return expr
-    if isinstance(expr, Let | ScalarLet):
-        if expr.indices:
-            return expr
+    if isinstance(expr, Let | ScalarLet):  # with a head or group index only, it lacks its token
         inner = at_token(expr.definition, token)
-        return expr if inner == expr.definition else expr.func(expr.name, inner, token)
+        if inner == expr.definition:
+            return expr
+        return expr.func(expr.name, inner, *expr.indices, token)
     if isinstance(expr, Apply):
         if expr.mapping.mixes_tokens:
             return At(expr, token)

@@ -82,7 +82,10 @@ def certify(derivation: Derivation, d: int = 3, n: int = 2) -> tuple[Certificate
         if isinstance(node, Apply) and not node.mapping.is_abstract:
             found.append(certify_map(node))
     found.append(certify_identity(named.output, derivation.jacobian, derivation.state))
-    found.append(certify_exact(derivation.block, derivation.jacobian, d=d, n=n))
+    variable = derivation.state.name
+    found.append(
+        certify_exact(derivation.block, derivation.jacobian, d=d, n=n, variable=variable)
+    )
     return tuple(c for c in found if c is not None)
 
 
@@ -193,7 +196,12 @@ class _Expansion:
 
 
 def certify_exact(
-    block: sp.Basic, claimed: sp.Basic, d: int = 3, n: int = 2, seed: int = 0
+    block: sp.Basic,
+    claimed: sp.Basic,
+    d: int = 3,
+    n: int = 2,
+    seed: int = 0,
+    variable: str | None = None,
 ) -> Certificate:
     """Compare a Jacobian with exact dual numbers at one size.
 
@@ -207,6 +215,8 @@ def certify_exact(
         Features and tokens.
     seed : int
         Seed of the rational values.
+    variable : str, optional
+        Name of the state that varies, where the block has several.
 
     Returns
     -------
@@ -218,7 +228,7 @@ def certify_exact(
     cols = int(sp.sympify(claimed.shape[1]).subs(sizes))
     tokens = n if getattr(claimed, "mixes_tokens", False) else 1
     ring = JetRing(seed)
-    right = exact_jacobian(block, ring, sizes, tokens, cols)
+    right = exact_jacobian(block, ring, sizes, tokens, cols, variable)
     holds = bool((right == exact_blocks(claimed, ring, sizes, tokens)).all())
     size = f"d={d}" + (f", n={n}" if tokens > 1 else "")
     return Certificate(f"exact({size})", f"d({block})/dx = {claimed}", holds)

@@ -169,7 +169,9 @@ class _Deriver:
                 resolved = self._backwards(node, form, rules)
                 self.forms[node] = form if len(form.terms) == 1 else resolved
         output = self.named.output
-        result = output if isinstance(output, Let) else Let("y", output)
+        taken = {getattr(a, "name", "") for a in (self.state, *self.lets)}
+        name = next(n for n in ("y", "out", "block_output") if n not in taken)
+        result = output if isinstance(output, Let) else Let(name, output)
         if output in self.forms:
             form = Form((Term(sp.Identity(output.shape[0]), output),))
         else:

@@ -68,6 +68,7 @@ class JetRing:
         self._random = random.Random(seed)
         self._table: dict[Any, Any] = {}
         self.direction: tuple[int, int] | None = None
+        self.variable: str | None = None
 
     def _fraction(self) -> Fraction:
         sign = self._random.choice((-1, 1))
@@ -90,9 +91,10 @@ class JetRing:
         return Dual(self._value(("symbol", symbol), self._positive))
 
     def entry(self, kind: str, name: str, position: tuple[int, ...], row: int, col: int) -> Dual:
-        """Return a random value; the state's chosen feature has slope one."""
+        """Return a random value; the chosen feature of the variable has slope one."""
         value = self._value((kind, name, position, row, col), self._fraction)
-        varies = kind == "state" and self.direction == (position[0], row)
+        varies = kind == "state" and self.variable in (None, name)
+        varies = varies and self.direction == (position[0], row)
         return Dual(value, Fraction(int(varies)))
 
     def root(self, value: Dual) -> Dual:
@@ -145,20 +147,27 @@ class JetRing:
 
 
 def exact_jacobian(
-    block: sp.Basic, ring: JetRing, sizes: Mapping[sp.Basic, int], tokens: int, width: int
+    block: sp.Basic,
+    ring: JetRing,
+    sizes: Mapping[sp.Basic, int],
+    tokens: int,
+    width: int,
+    variable: str | None = None,
 ) -> np.ndarray:
     r"""Return the exact Jacobian of a block by dual numbers.
 
     Parameters
     ----------
     block : expression
-        A column vector in one state.
+        A column vector.
     ring : JetRing
         The values.
     sizes : mapping from symbol to int
         Sizes of the dimensions.
     tokens, width : int
         Number of tokens, features of the state.
+    variable : str, optional
+        Name of the state that varies, where there are several; all of them by default.
 
     Returns
     -------
@@ -166,6 +175,7 @@ def exact_jacobian(
         Block ``[i, j]`` is :math:`\partial y_i/\partial x_j`.
     """
     instance = Instantiation(ring, sizes, tokens)
+    ring.variable = variable
     rows = instance.size(block.shape[0])
     out = np.full((tokens, tokens, rows, width), Fraction(0))
     for j in range(tokens):

@@ -50,11 +50,18 @@ class Named:
         concrete = [a for a in self.order if isinstance(a, Apply) and not a.mapping.is_abstract]
         families = Counter(a.mapping.family for a in concrete)
         seen: Counter[str] = Counter()
+        taken = set(_names_in(self.output))
         suffixes = {}
         for node in concrete:
             family = node.mapping.family
             seen[family] += 1
-            suffixes[node] = f"_{seen[family]}" if families[family] > 1 else ""
+            number = seen[family]
+            suffix = f"_{number}" if families[family] > 1 else ""
+            while taken & {v.name for v in _lets(node, suffix)}:
+                number += 1
+                suffix = f"_{number}"
+            taken |= {v.name for v in _lets(node, suffix)}
+            suffixes[node] = suffix
         return suffixes
 
     def _walk(self, expr: sp.Basic) -> sp.Basic:
@@ -110,6 +117,11 @@ class Named:
                 if isinstance(inner, Sum) and set(inner.args) < set(terms):
                     return [inner, *(t for t in terms if t not in inner.args)]
         return terms
+
+
+def _lets(node: Apply, suffix: str) -> tuple[Let | ScalarLet, ...]:
+    body = node.mapping.body(node.argument, suffix)
+    return () if body is None else body.lets
 
 
 class _Counter:

@@ -25,6 +25,7 @@ from derive.calculus.differential import (
 )
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Body, Identity, JacobianOf, Map, TokenBlocks
+from derive.calculus.printing import text
 from derive.calculus.tensor import Transposed, is_scalar, product, total
 from derive.calculus.tokens import FAMILIES, MEMORY, TOKENS, At, index_sum
 
@@ -69,7 +70,7 @@ class Step:
     of: sp.Basic
 
     def __str__(self) -> str:
-        return f"{self.before} = {self.after}    [{self.rule}]"
+        return f"{text(self.before)} = {text(self.after)}    [{self.rule}]"
 
 
 class Recorder:

@@ -106,6 +106,8 @@ class _OverIndex:
 
     def _xreplace(self, rule: Any) -> tuple[Any, bool]:
         """Replace free occurrences only; a bound index that would be captured is renamed."""
+        if self in rule:
+            return rule[self], True
         bound = self.args[1]
         rule = {k: v for k, v in rule.items() if k != bound}
         summand = self.args[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -55,14 +56,14 @@ EQUATIONS = {
     "res-post": "h = x + N1(A(x)); h + N2(F(h))",
     "layerscale": "h = x + lam1*A(N1(x)); h + lam2*F(N2(h))",
     "normed-residual": "c = N1(x); h = c + A(c); m = N2(h); m + F(m)",
-    "mlp-pre": "h = x + A(x); h + F(N2(h))",
+    "pre-mlp": "h = x + A(x); h + F(N2(h))",
+    "decoder-2017": "h = N1(x + A(x)); c = N2(h + C(h)); N3(c + F(c))",
+    "decoder-pre": "h = x + A(N1(x)); c = h + C(N2(h)); c + F(N3(c))",
 }
-"""The layers by the word for their placement: A attention, F feed-forward, N1 and N2 norms."""
+"""The layers by the word for their placement.
 
-_WITH_CROSS = {
-    "post": "h = N1(x + A(x)); c = N2(h + C(h)); N3(c + F(c))",
-    "pre": "h = x + A(N1(x)); c = h + C(N2(h)); c + F(N3(c))",
-}
+A is attention to the tokens themselves, C to a memory; ``pre-mlp`` has no norm for the attention.
+"""
 
 Array: TypeAlias = npt.NDArray[Any]
 Projection: TypeAlias = tuple[Array, Array | None]
@@ -92,14 +93,14 @@ def fresh(make: Callable[[], Any], seed: int, *, zero_centred: bool = False) -> 
     make : callable
         Returns the module.
     seed : int
-        Seed of the weights.
+        Seed of the weights; with one seed, each class has weights of its own.
     zero_centred : bool
         Whether the norms multiply by 1 + weight; the weight is then uniform on [-0.5, 0.5].
     """
     torch = load_torch()
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
         module = make().to(torch.float64).eval()
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, crc32(type(module).__name__.encode())])
     for part in module.modules():
         kind = type(part).__name__
         for name, parameter in part.named_parameters(recurse=False):
@@ -190,6 +191,7 @@ def assemble(
     cross: Sequence[Any] = (),
     encoder_states: Array | None = None,
     kind: str = "layernorm",
+    eps: float | None = None,
     groups: int = 1,
     mask: npt.NDArray[np.bool_] | None = None,
     rotary: Array | None = None,
@@ -223,6 +225,8 @@ def assemble(
         What it attends to.
     kind : {"layernorm", "rmsnorm"}
         Kind of the norms.
+    eps : float, optional
+        eps of norms that do not carry it as an attribute.
     groups : int
         How many query heads share a key and value head.
     mask : array (n, n) of bool, optional
@@ -244,16 +248,20 @@ def assemble(
     **options
         Further fields of `RealBlock`.
     """
-    weights: dict[str, Array] = {"scale": np.array(float(scale)), **(further_weights or {})}
+    attention_options = {"scale": symbols.scale, **(attention_options or {})}
+    weights: dict[str, Array] = dict(further_weights or {})
+    if cross or attention_options["scale"] == symbols.scale:
+        weights["scale"] = np.array(float(scale))
     maps: dict[str, Map] = {}
-    eps = []
+    found = []
     for index, part in enumerate(norms, 1):
         if part is None:
             continue
-        eps.append(float(getattr(part, "eps", None) or getattr(part, "variance_epsilon", 1e-5)))
+        own = getattr(part, "eps", getattr(part, "variance_epsilon", eps))
+        found.append(float(own))
         gain, bias = (getattr(part, name, None) for name in ("weight", "bias"))
         maps[f"N{index}"] = norm_of(
-            kind, label=index, eps=exact(eps[-1]), gain=gain is not None, bias=bias is not None
+            kind, label=index, eps=exact(found[-1]), gain=gain is not None, bias=bias is not None
         )
         for stem, values in (("gain", gain), ("bias", bias)):
             if values is not None:
@@ -266,7 +274,7 @@ def assemble(
         masked=mask is not None,
         rotary=rotary is not None,
         score_bias=score_bias is not None,
-        **{"scale": symbols.scale, **(attention_options or {})},
+        **attention_options,
     )
     for name, values in (("mask", mask), ("R", rotary), ("B", score_bias)):
         if values is not None:
@@ -291,14 +299,14 @@ def assemble(
             del weights[f"b_{stem}"]
 
     vectors = {k: array(v) for k, v in (vectors or {}).items()}
-    text = equation or (_WITH_CROSS if cross else EQUATIONS)[placement]
+    text = equation or EQUATIONS[placement]
     return RealBlock(
         system=system,
         module=module,
         call=call,
         placement=placement,
         norm=kind,
-        eps=(eps[0], eps[-1]),
+        eps=(found[0], found[-1]),
         activation=name,
         gated=gated,
         causal=bool(maps["A"].causal),

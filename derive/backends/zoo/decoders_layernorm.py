@@ -139,9 +139,7 @@ def _gptj(seed: int) -> RealBlock:
     return assemble(
         "gptj",
         layer,
-        lambda x: first(
-            layer(x, attention_mask=additive(_CAUSAL), position_embeddings=(sin, cos))
-        ),
+        lambda x: first(layer(x, attention_mask=additive(_CAUSAL), position_embeddings=(sin, cos))),
         "parallel",
         norms=[layer.ln_1],
         attention=_projections(layer.attn),
@@ -172,9 +170,7 @@ def _gpt_neox_layer(system: str, parallel: bool, seed: int) -> RealBlock:
     return assemble(
         system,
         layer,
-        lambda x: first(
-            layer(x, attention_mask=additive(_CAUSAL), position_embeddings=(cos, sin))
-        ),
+        lambda x: first(layer(x, attention_mask=additive(_CAUSAL), position_embeddings=(cos, sin))),
         "parallel-two-norms" if parallel else "pre",
         norms=[layer.input_layernorm, layer.post_attention_layernorm],
         attention=[*_by_head(layer.attention.query_key_value), layer.attention.dense],
@@ -230,9 +226,7 @@ def _falcon(
         system,
         layer,
         lambda x: first(
-            layer(
-                x, alibi=None, attention_mask=additive(_CAUSAL), position_embeddings=(cos, sin)
-            )
+            layer(x, alibi=None, attention_mask=additive(_CAUSAL), position_embeddings=(cos, sin))
         ),
         placement,
         norms=[getattr(layer, name) for name in norms],
@@ -272,7 +266,15 @@ def _falcon_rw(seed: int) -> RealBlock:
 
 
 def _rotary_decoder(
-    system: str, model: str, prefix: str, placement: str, norms: list[str], seed: int, **more: Any
+    system: str,
+    model: str,
+    prefix: str,
+    placement: str,
+    norms: list[str],
+    seed: int,
+    *,
+    eps: float | None = None,
+    **more: Any,
 ) -> RealBlock:
     """Build a layer that names its parts as Llama does."""
     source = modeling(model)
@@ -287,9 +289,7 @@ def _rotary_decoder(
         return first(source.apply_rotary_pos_emb(q, q, cos, sin))
 
     def call(x: Any) -> Any:
-        return first(
-            layer(x, attention_mask=additive(_CAUSAL), position_embeddings=(cos, sin))
-        )
+        return first(layer(x, attention_mask=additive(_CAUSAL), position_embeddings=(cos, sin)))
 
     return assemble(
         system,
@@ -297,6 +297,7 @@ def _rotary_decoder(
         call,
         placement,
         norms=[getattr(layer, name) for name in norms],
+        eps=eps,
         attention=_projections(attention),
         feed_forward=ffn,
         activation=mlp.act_fn if gated else mlp.activation_fn,
@@ -359,7 +360,10 @@ def _stablelm_parallel(seed: int) -> RealBlock:
 @register("olmo", "transformers OlmoDecoderLayer", 1)
 def _olmo(seed: int) -> RealBlock:
     norms = ["input_layernorm", "post_attention_layernorm"]
-    return _rotary_decoder("olmo", "olmo", "Olmo", "pre", norms, seed, num_key_value_heads=2)
+    # The norm has neither gain nor bias and its eps stands in its forward.
+    return _rotary_decoder(
+        "olmo", "olmo", "Olmo", "pre", norms, seed, eps=1e-5, num_key_value_heads=2
+    )
 
 
 def _bloom_layer(system: str, normed_residual: bool, seed: int) -> RealBlock:
@@ -393,10 +397,9 @@ def _bloom_layer(system: str, normed_residual: bool, seed: int) -> RealBlock:
         scale=attention.inv_norm_factor,
         mask=_CAUSAL,
         score_bias=np.repeat(array(alibi), TOKENS, axis=1),
-        tolerance=1e-10,
         note=(
-            "the module's own backward of its gelu rounds sqrt(2/pi) 3 0.044715 to ten digits, "
-            "which is not quite the derivative of its forward"
+            "the module's own backward rounds a constant of its gelu to ten digits, so it is not "
+            "quite the derivative of its forward: about 2e-13"
         ),
     )
 

@@ -46,10 +46,14 @@ __all__ = [
     "HEAD",
     "PRE",
     "Decoder",
+    "Parts",
+    "Weights",
     "attention_of",
     "decoder",
     "finished",
+    "gain_of",
     "gated_ffn",
+    "linears",
     "norm_eps",
     "norms_of",
     "settings",
@@ -394,7 +398,9 @@ def granite(seed: int) -> RealBlock:
 @register("hrm", "transformers HrmTextDecoderLayer", 1)
 def hrm(seed: int) -> RealBlock:
     """Build the layer of HRM: norms without gain, heads gated by a sigmoid."""
-    config = configuration("hrm_text", "HrmTextConfig", **settings(head_dim=HEAD))
+    config = configuration(
+        "hrm_text", "HrmTextConfig", **settings(head_dim=HEAD, attention_bias=True, mlp_bias=True)
+    )
     made = decoder("hrm_text", "HrmText", config, seed)
     return _pre("hrm", made, groups=1, gate=activation("sigmoid"))
 
@@ -464,14 +470,13 @@ def _res_post(system: str, made: Decoder, **attention: Any) -> RealBlock:
 @register("olmo2", "transformers Olmo2DecoderLayer", 2)
 def olmo2(seed: int) -> RealBlock:
     """Build OLMo 2: norms after the sublayers, query and key normed over all heads together."""
-    config = configuration("olmo2", "Olmo2Config", **settings())
+    config = configuration("olmo2", "Olmo2Config", **settings(eos_token_id=1))
     return _res_post("olmo2", decoder("olmo2", "Olmo2", config, seed), full_norm=True)
 
 
 @register("exaone4", "transformers Exaone4DecoderLayer", 2)
 def exaone4(seed: int) -> RealBlock:
-    """Build EXAONE 4: norms after the sublayers, each head's query and key normed."""
-    config = configuration(
-        "exaone4", "Exaone4Config", **{**settings(head_dim=HEAD), "sliding_window": None}
-    )
-    return _res_post("exaone4", decoder("exaone4", "Exaone4", config, seed), heads_norm=True)
+    """Build EXAONE 4: norms after the sublayers, each head's query and key normed, a window."""
+    config = configuration("exaone4", "Exaone4Config", **settings(head_dim=HEAD, sliding_window=2))
+    made = decoder("exaone4", "Exaone4", config, seed, window=2)
+    return _res_post("exaone4", made, heads_norm=True)

@@ -22,13 +22,13 @@ from derive.backends.zoo.common import (
     fresh,
     memory,
     modeling,
-    split_rows,
 )
 from derive.backends.zoo.registry import register
 
 __all__: list[str] = []
 
 _CAUSAL = np.tri(TOKENS, dtype=bool)
+_CROSS = {"post": "decoder-2017", "pre": "decoder-pre"}
 
 
 def _torch_decoder(system: str, placement: str, seed: int) -> RealBlock:
@@ -52,7 +52,7 @@ def _torch_decoder(system: str, placement: str, seed: int) -> RealBlock:
         system,
         layer,
         lambda x: layer(x, encoded, tgt_mask=mask),
-        placement,
+        _CROSS[placement],
         norms=[layer.norm1, layer.norm2, layer.norm3],
         attention=_stacked(layer.self_attn),
         cross=_stacked(layer.multihead_attn),
@@ -111,7 +111,7 @@ def _t5(system: str, decoder: bool, seed: int) -> RealBlock:
         system,
         layer,
         lambda x: first(layer(x, **passed)),
-        "pre",
+        "decoder-pre" if decoder else "pre",
         kind="rmsnorm",
         norms=[part.layer_norm for part in layer.layer],
         attention=_t5_projections(own.SelfAttention),
@@ -156,7 +156,7 @@ def _bart_like(system: str, layer: Any, placement: str, seed: int) -> RealBlock:
         system,
         layer,
         lambda x: first(layer(x, **passed)),
-        placement,
+        _CROSS[placement] if decoder else placement,
         norms=[layer.self_attn_layer_norm, *cross_norm, layer.final_layer_norm],
         attention=_bart_projections(layer.self_attn),
         cross=_bart_projections(layer.encoder_attn) if decoder else [],
@@ -185,7 +185,8 @@ def _bart_family(system: str, prefix: str, part: str, placement: str, seed: int)
         activation_dropout=0.0,
     )
     make = getattr(modeling(model), f"{prefix}{part}Layer")
-    return _bart_like(system, fresh(lambda: make(config), seed), placement, seed)
+    number = {"layer_idx": 0} if part == "Decoder" else {}
+    return _bart_like(system, fresh(lambda: make(config, **number), seed), placement, seed)
 
 
 @register("bart-encoder", "transformers BartEncoderLayer", 1)

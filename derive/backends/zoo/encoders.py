@@ -72,7 +72,9 @@ def _albert(seed: int) -> RealBlock:
     )
 
 
-def _bert_like(system: str, model: str, prefix: str, norms: tuple[str, str], seed: int) -> RealBlock:
+def _bert_like(
+    system: str, model: str, prefix: str, norms: tuple[str, str], seed: int
+) -> RealBlock:
     """Build a layer that names its parts as BERT does, but normalises in front."""
     config = configuration(model, f"{prefix}Config", **_TEXT)
     layer = fresh(lambda: getattr(modeling(model), f"{prefix}Layer")(config), seed)
@@ -293,7 +295,7 @@ def _modernbert(system: str, placement: str, number: int, seed: int) -> RealBloc
 
 @register("modernbert-0", "transformers ModernBertEncoderLayer, layer 0", 2)
 def _modernbert_0(seed: int) -> RealBlock:
-    return _modernbert("modernbert-0", "mlp-pre", 0, seed)
+    return _modernbert("modernbert-0", "pre-mlp", 0, seed)
 
 
 @register("modernbert-1", "transformers ModernBertEncoderLayer, layer 1", 2)
