@@ -43,10 +43,10 @@ test test-slow: export OPENBLAS_NUM_THREADS ?= 1
 test test-slow: export MKL_NUM_THREADS ?= 1
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m slow $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check

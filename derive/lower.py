@@ -21,6 +21,7 @@ import sympy as sp
 from scipy.special import expit, ndtr
 
 from derive import symbols
+from derive.blocks.moe import step
 from derive.calculus.atoms import Diag, Inner, Matrix, Ones, State, Vector
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply, JacobianOf, TokenBlocks
@@ -43,14 +44,22 @@ from derive.linalg import Sum as OperatorSum
 
 __all__ = ["AbstractMap", "Environment", "Value", "evaluate", "lower"]
 
-RANGES = {"h": symbols.H, "h2": symbols.H, "g": symbols.G, "e": symbols.X, "e2": symbols.X}
+RANGES = {
+    **dict.fromkeys(("h", "h2"), symbols.H),
+    **dict.fromkeys(("e", "e2", "e3"), symbols.X),
+    "g": symbols.G,
+}
 """The dimension that an index runs over; other indices that are no tokens run over the memory."""
+
+_FUNCTIONS: dict[Any, Callable[[np.ndarray], np.ndarray]] = {
+    sp.exp: np.exp,
+    sp.log: np.log,
+    sp.tanh: np.tanh,
+    step: lambda values: np.heaviside(values, 0.0),
+}
 
 TOKEN = "token"
 """The axis of a per-token quantity that carries no token index."""
-
-PER_TOKEN = frozenset({"route"})
-"""Weights that differ from token to token and carry no token index: which experts are selected."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +266,7 @@ class Environment:
     def _check_axis(self, value: Value, axis: str, what: str) -> None:
         """Give the range of an index its size, or check it."""
         size = value.data.shape[value.axes.index(axis)]
-        if axis == TOKEN or axis in map(str, TOKENS):
+        if axis in map(str, TOKENS):
             if size != self.tokens:
                 raise ShapeError(f"{what}: expected {self.tokens} tokens, got {size}")
             return
@@ -394,10 +403,9 @@ class Environment:
             return out
         if expr.is_Pow:
             return self._power(expr)
-        if isinstance(expr, sp.exp | sp.tanh):
+        if type(expr) in _FUNCTIONS:
             value = self(expr.args[0])
-            function = np.exp if isinstance(expr, sp.exp) else np.tanh
-            return Value(value.axes, function(value.data))
+            return Value(value.axes, _FUNCTIONS[type(expr)](value.data))
         raise UnknownNodeError(f"evaluate: no rule for the scalar {type(expr).__name__} ({expr})")
 
     def _power(self, expr: sp.Pow) -> Value:
@@ -414,19 +422,13 @@ class Environment:
         return _combine(np.power, base, exponent)
 
     def _indexed(self, expr: sp.Indexed) -> Value:
-        """Return the mask ``m[i, j]`` (``mask``, else causal) or a weight by its indices.
-
-        What is in `PER_TOKEN` has the axis of the tokens in front.
-        """
+        """Return the mask ``m[i, j]`` (``mask``, else causal) or a weight by its indices."""
         axes = tuple(str(i) for i in expr.indices)
-        name = str(expr.base)
-        if name != "m":
-            if name in PER_TOKEN:
-                axes = (TOKEN, *axes)
-            array = self.weight(name, len(axes))
+        if str(expr.base) != "m":
+            array = self.weight(str(expr.base), len(axes))
             value = Value(axes, array[..., None, None])
             for axis in axes:
-                self._check_axis(value, axis, f"weight {name}")
+                self._check_axis(value, axis, f"weight {expr.base}")
             return value
         if "mask" in self.weights:
             mask = np.asarray(self.weights["mask"])

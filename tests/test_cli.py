@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -529,21 +530,35 @@ def test_a_progress_bar_on_a_terminal():
 # -- report
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def report(tmp_path_factory):
-    """A report written by the command, small over depth and complete otherwise."""
-    folder = tmp_path_factory.mktemp("report") / "out"
-    done = as_process("report", "--out", str(folder), "--layers", "0,2,4", "--width", "16")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    written = {Path(line).name for line in done.stdout.split("\n") if line}
-    return folder, written
+    """A report written by the command, small over depth and complete otherwise.
+
+    The processes of a parallel run share it: the first one writes it, the others wait.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, said = shared / "report", shared / "report.json"
+    try:
+        (shared / "report.lock").mkdir()
+    except FileExistsError:
+        for _ in range(600):
+            if said.exists():
+                break
+            time.sleep(1)
+    else:
+        done = as_process("report", "--out", str(folder), "--layers", "0,2,4", "--width", "16")
+        draft = said.with_suffix(".draft")
+        draft.write_text(json.dumps([done.returncode, done.stdout, done.stderr]))
+        draft.rename(said)
+    status, out, err = json.loads(said.read_text())
+    assert (status, err) == (0, "")
+    return folder, {Path(line).name for line in out.splitlines()}
 
 
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.transformers
-@pytest.mark.xdist_group("report")  # one process, so that the report is written once
 class TestReport:
     def test_says_what_it_wrote(self, report):
         folder, written = report

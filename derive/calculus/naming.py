@@ -10,6 +10,7 @@ from collections import Counter
 from functools import lru_cache
 
 import sympy as sp
+from sympy.core.symbol import Str
 
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply, Body, Map
@@ -145,7 +146,9 @@ class _Counter:
 
 def _names_in(expr: sp.Basic) -> frozenset[str]:
     return frozenset(
-        str(getattr(e, "name", "")) for e in sp.preorder_traversal(expr) if hasattr(e, "name")
+        str(e.name)
+        for e in sp.preorder_traversal(expr)
+        if hasattr(e, "name") and not isinstance(e, Str)  # the label of a norm prints nowhere alone
     )
 
 

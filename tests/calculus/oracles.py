@@ -201,14 +201,15 @@ def differences(function, x):
 
 
 def sympy_jacobian(function, x):
-    """Return SymPy's own Jacobian of a hand-written block, evaluated at the entries of `x`."""
-    free = each(lambda k: sp.Symbol(f"t{k}", real=True), np.arange(x.size).reshape(x.shape))
-    symbolic = sp.Matrix(function(free).ravel()).jacobian(free.ravel().tolist())
-    shared, (symbolic,) = sp.cse(symbolic)
-    at = dict(zip(free.ravel(), x.ravel(), strict=True))
-    for name, definition in shared:
-        at[name] = definition.xreplace(at)
-    return np.array(symbolic.xreplace(at).tolist(), dtype=object)
+    """Return SymPy's Jacobian of a hand-written block at `x`: one symbolic entry at a time."""
+    t = sp.Symbol("t", real=True)
+    columns = []
+    for k in np.ndindex(*x.shape):
+        moved = x.copy()
+        moved[k] = x[k] + t
+        column = sp.Matrix(function(moved).ravel()).jacobian([t])
+        columns.append(column.xreplace({t: sp.Integer(0)}))
+    return np.array(sp.Matrix.hstack(*columns).tolist(), dtype=object)
 
 
 def rational_eps(norm, row):

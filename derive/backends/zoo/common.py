@@ -257,7 +257,7 @@ def assemble(
     for index, part in enumerate(norms, 1):
         if part is None:
             continue
-        own = getattr(part, "eps", getattr(part, "variance_epsilon", eps))
+        own: Any = getattr(part, "eps", getattr(part, "variance_epsilon", eps))
         found.append(float(own))
         gain, bias = (getattr(part, name, None) for name in ("weight", "bias"))
         maps[f"N{index}"] = norm_of(

@@ -1,24 +1,20 @@
 """Decoder layers of transformers with latent attention or a mixture of experts.
 
-Which experts each token goes to is read off the module's own router at the state that the checks
-use, ``derive.backends.state``; the Jacobian holds in that routing cell.
+The Jacobian of a mixture of experts is that of the routing cell of the state: which experts a token
+goes to does not change in the neighbourhood.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from derive import symbols
 from derive.backends.activation import activation_name
 from derive.backends.extras import load_torch
-from derive.backends.precision import float64_throughout
 from derive.backends.real_block import RealBlock
-from derive.backends.systems import state
 from derive.backends.weights import array, linear
 from derive.backends.zoo.common import HEADS, TOKENS, WIDTH, configuration, exact
 from derive.backends.zoo.decoders_rms import (
@@ -54,7 +50,7 @@ NORMED_RESIDUAL = (
 )
 SHARED_EXPERT = "h = x + A(N1(x)); c = N2(h); h + route_scale*M(c) + F(c)"
 
-ROUTING_NOTE = "which experts a token goes to is fixed at the state of seed 1"
+ROUTING_NOTE = "one-sided at a tie of two experts: which of them a token goes to jumps there"
 
 
 def _latent_attention(attention: Any) -> Parts:
@@ -127,7 +123,7 @@ def _deepseek(seed: int, index: int) -> Decoder:
             n_routed_experts=EXPERTS,
             num_experts_per_tok=SELECTED,
             n_shared_experts=1,
-            n_group=2,
+            n_group=1,
             topk_group=1,
             first_k_dense_replace=1,
             rope_interleave=True,
@@ -168,9 +164,7 @@ def deepseek_v3(seed: int) -> RealBlock:
 def minicpm3(seed: int) -> RealBlock:
     """Build MiniCPM3: latent attention, branches times a constant of the depth."""
     config = configuration("minicpm3", "MiniCPM3Config", **settings(**_LATENT))
-    made = decoder(
-        "minicpm3", "MiniCPM3", config, seed, rotary_width=_LATENT["qk_rope_head_dim"]
-    )
+    made = decoder("minicpm3", "MiniCPM3", config, seed, rotary_width=_LATENT["qk_rope_head_dim"])
     made = _widened(made, _LATENT["qk_nope_head_dim"])
     layer = made.layer
     norms = (layer.input_layernorm, layer.post_attention_layernorm)
@@ -187,36 +181,17 @@ def minicpm3(seed: int) -> RealBlock:
     )
 
 
-def _selection(
-    made: Decoder, router: Any, indices: Callable[[Any], Any]
-) -> npt.NDArray[np.float64]:
-    """Return which experts each token goes to at the state of the checks: 0 or 1, (n, X)."""
-    torch = load_torch()
-    seen: list[Any] = []
-    hook = router.register_forward_hook(lambda _, __, result: seen.append(indices(result)))
-    point = np.random.default_rng(1).standard_normal((TOKENS, WIDTH))
-    try:
-        with torch.no_grad(), float64_throughout():
-            made.call(torch.from_numpy(point)[None])
-    finally:
-        hook.remove()
-    route = np.zeros((TOKENS, EXPERTS))
-    np.put_along_axis(route, np.asarray(seen[0]).reshape(TOKENS, SELECTED), 1.0, axis=1)
-    return route
-
-
-def _experts(made: Decoder, moe: Any, router: Any, **options: Any) -> Parts:
+def _experts(moe: Any, **options: Any) -> Parts:
     """Return the map ``M`` of experts that store gate and up in one tensor (X, 2 f, d)."""
     experts = moe.experts
     gate, up = np.split(array(experts.gate_up_proj), 2, axis=1)
     weights: Weights = {
-        "route": _selection(made, router, lambda result: result[2]),
-        "W_R": array(router.weight),
+        "W_R": array(moe.gate.weight),
         "W_gate": gate,
         "W_up": up,
         "W_down": array(experts.down_proj),
     }
-    return {"M": MoE(activation_name(experts.act_fn), **options)}, weights
+    return {"M": MoE(SELECTED, activation_name(experts.act_fn), **options)}, weights
 
 
 @register("mixtral", "transformers MixtralDecoderLayer", 3)
@@ -237,7 +212,7 @@ def mixtral(seed: int) -> RealBlock:
         EXPERTS_PRE,
         norms_of(*norms),
         attention_of(layer.self_attn),
-        _experts(made, layer.mlp, layer.mlp.gate),
+        _experts(layer.mlp),
         placement="pre",
         norms=norms,
         note=ROUTING_NOTE,
@@ -246,7 +221,7 @@ def mixtral(seed: int) -> RealBlock:
 
 @register("deepseek-v3-moe", "transformers DeepseekV3DecoderLayer (mixture of experts)", 3)
 def deepseek_v3_moe(seed: int) -> RealBlock:
-    """Build a mixture layer of DeepSeek-V3: sigmoid router with groups, one shared expert."""
+    """Build a mixture layer of DeepSeek-V3: sigmoid router, one shared expert."""
     made = _deepseek(seed, 1)
     layer = made.layer
     moe = layer.mlp
@@ -255,15 +230,16 @@ def deepseek_v3_moe(seed: int) -> RealBlock:
     # The correction only changes which experts are selected.
     moe.gate.e_score_correction_bias.copy_(torch.from_numpy(0.1 * rng.standard_normal(EXPERTS)))
     norms = (layer.input_layernorm, layer.post_attention_layernorm)
-    shared_maps, shared = gated_ffn(moe.shared_experts, moe.shared_experts.act_fn, label="S")
+    maps, weights = _experts(moe, router="sigmoid", correction=True)
+    weights["b_C"] = array(moe.gate.e_score_correction_bias)
     return finished(
         "deepseek-v3-moe",
         made,
         SHARED_EXPERT,
         norms_of(*norms),
         _latent_attention(layer.self_attn),
-        _experts(made, moe, moe.gate, router="sigmoid"),
-        (shared_maps, shared),
+        (maps, weights),
+        gated_ffn(moe.shared_experts, moe.shared_experts.act_fn, label="S"),
         placement="pre",
         norms=norms,
         values={"route_scale": moe.gate.routed_scaling_factor},
@@ -295,7 +271,6 @@ def gpt_oss(seed: int) -> RealBlock:
     stacked = array(experts.gate_up_proj).transpose(0, 2, 1)
     bias = array(experts.gate_up_proj_bias)
     weights |= {
-        "route": _selection(made, router, lambda result: result[2]),
         "W_R": array(router.weight),
         "b_R": array(router.bias),
         "W_gate": stacked[:, ::2],
@@ -306,6 +281,7 @@ def gpt_oss(seed: int) -> RealBlock:
         "b_down": array(experts.down_proj_bias),
     }
     maps["M"] = MoE(
+        SELECTED,
         clamped_swish(experts.alpha, experts.limit),
         bias=True,
         up_activation=clamped_shift(experts.limit),
@@ -352,7 +328,7 @@ def minimax(seed: int) -> RealBlock:
         NORMED_RESIDUAL,
         norms_of(*norms),
         attention_of(layer.self_attn),
-        _experts(made, layer.mlp, layer.mlp.gate),
+        _experts(layer.mlp),
         placement="scaled-normed-residual",
         norms=norms,
         values={

@@ -32,9 +32,7 @@ __all__: list[str] = []
 
 SANDWICH = "h = x + N2(A(N1(x))); h + N4(F(N3(h)))"
 SCALED_SANDWICH = "h = x + alpha*N2(A(N1(x))); h + alpha*N4(F(N3(h)))"
-UNIT_SPHERE = (
-    "u = N1(x); h = u + lam1*(N2(A(u)) - u); c = N3(h); c + lam2*(N4(F(c)) - c)"
-)
+UNIT_SPHERE = "u = N1(x); h = u + lam1*(N2(A(u)) - u); c = N3(h); c + lam2*(N4(F(c)) - c)"
 
 
 def _sandwich(
@@ -264,5 +262,3 @@ def dory(seed: int) -> RealBlock:
         vectors=("lam1", "lam2"),
         note="the norm on the sum is that at the entrance of the next sublayer",
     )
-
-

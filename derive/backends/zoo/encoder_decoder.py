@@ -119,7 +119,7 @@ def _t5(system: str, decoder: bool, seed: int) -> RealBlock:
         encoder_states=states,
         feed_forward=[ffn.wi_0, ffn.wi_1, ffn.wo] if decoder else [ffn.wi, ffn.wo],
         activation=ffn.act,
-        scale=own.SelfAttention.scaling,
+        scale=getattr(own.SelfAttention, "scaling", 1.0),
         mask=_CAUSAL if decoder else None,
         score_bias=bias,
     )
