@@ -63,52 +63,87 @@ NORM_NOTES = {
 
 _CAP = sp.Symbol("c", positive=True)
 
-ATTENTIONS: dict[str, tuple[Map, str]] = {
-    "attention": (Attention(), "multi-head; grouped and single key and value heads: equal weights"),
-    "causal-attention": (Attention(causal=True), "token i sees tokens j <= i"),
-    "masked-attention": (Attention(masked=True), "a given mask: windows, padding"),
-    "rotary-attention": (Attention(rotary=True), "R[i] turns all or some of a head's features"),
+ATTENTIONS: dict[str, tuple[Map, str, str]] = {
+    "attention": (
+        Attention(),
+        "multi-head; where heads share keys and values, their weights are equal",
+        "",
+    ),
+    "causal-attention": (
+        Attention(causal=True),
+        "token i sees tokens j <= i",
+        "Vaswani et al., Attention Is All You Need, 2017, section 3.2.3",
+    ),
+    "masked-attention": (Attention(masked=True), "a given mask: windows, padding", ""),
+    "rotary-attention": (
+        Attention(rotary=True),
+        "R[i] turns all or some of a head's features, in halves or interleaved",
+        "Su et al., RoFormer, 2021, arXiv:2104.09864",
+    ),
     "qk-norm": (
         Attention(query_norm=RMSNorm("q"), key_norm=RMSNorm("k")),
         "norm of each head's query and key: Qwen 3, Gemma 3",
+        "Henry et al., Query-Key Normalization for Transformers, 2020, arXiv:2010.04245",
     ),
     "qk-norm-full": (
         Attention(query_norm=RMSNorm("q"), key_norm=RMSNorm("k"), full_norm=True),
         "norm of query and key over all heads together: OLMo 2",
+        "OLMo Team, 2 OLMo 2 Furious, 2025, arXiv:2501.00656",
     ),
     "qkv-norm": (
         Attention(query_norm=RMSNorm("q"), key_norm=RMSNorm("k"), value_norm=RMSNorm("v")),
         "HybridNorm",
+        "Zhuo et al., HybridNorm, 2025, arXiv:2503.04598",
     ),
     "cosine-attention": (
         Attention(query_norm=L2Norm("q"), key_norm=L2Norm("k"), scale=symbols.scale),
         "unit queries and keys: Swin v2, nGPT",
+        "Liu et al., Swin Transformer V2, 2021, arXiv:2111.09883",
     ),
-    "softcap": (Attention(softcap=_CAP), "S = c tanh(S0/c): Gemma 2"),
-    "score-bias": (Attention(score_bias=True), "a constant in the score: ALiBi, relative bias"),
-    "sinks": (Attention(sinks=True), "a constant in the partition: gpt-oss"),
+    "softcap": (
+        Attention(softcap=_CAP),
+        "S = c tanh(S0/c): Gemma 2",
+        "Gemma Team, Gemma 2, 2024, arXiv:2408.00118",
+    ),
+    "score-bias": (
+        Attention(score_bias=True),
+        "a constant in the score: ALiBi, relative bias",
+        "Press et al., ALiBi, 2021, arXiv:2108.12409; Raffel et al., T5, 2019, arXiv:1910.10683",
+    ),
+    "sinks": (
+        Attention(sinks=True),
+        "a constant in the partition: gpt-oss",
+        "the code of gpt-oss in transformers",
+    ),
     "gated-attention": (
         Attention(gate=activation("sigmoid")),
-        "each head's output times a gate of the input",
+        "each head's output times a gate of the input: AFMoE, HRM",
+        "the code of AFMoE in transformers",
     ),
     "latent-attention": (
         LatentAttention(query_norm=RMSNorm("q"), key_norm=RMSNorm("k")),
         "queries, keys and values from small normed latents (MLA): DeepSeek-V3, MiniCPM3",
+        "",
     ),
-    "cross-attention": (CrossAttention(), "keys and values of a constant memory: decoders"),
+    "cross-attention": (
+        CrossAttention(),
+        "keys and values of a constant memory: decoders",
+        "",
+    ),
 }
-"""Attention by its options, each with where it is used."""
+"""Attention by its options, each with a note and a source (by default that of its class)."""
 
-FEED_FORWARDS: dict[str, tuple[Map, str]] = {
-    "abstract": (Sublayer("F"), "any differentiable map"),
-    "ffn": (FFN("phi"), "with biases; the activation is any of those below"),
-    "gated": (GatedFFN("phi"), "SwiGLU with silu, GeGLU with gelu"),
+FEED_FORWARDS: dict[str, tuple[Map, str, str]] = {
+    "abstract": (Sublayer("F"), "any differentiable map", ""),
+    "ffn": (FFN("phi"), "with biases; the activation is any of those below", ""),
+    "gated": (GatedFFN("phi"), "SwiGLU with silu, GeGLU with gelu", ""),
     "moe": (
         MoE(2, "phi"),
         "two experts a token; holds inside a routing cell, jumps where two experts tie",
+        "",
     ),
 }
-"""Sublayers that act on each token alone, each with a note."""
+"""Sublayers that act on each token alone, each with a note and a source."""
 
 DEEPNORM: tuple[Row, ...] = (
     {
@@ -231,7 +266,7 @@ def sublayer_derivation(name: str) -> Derivation:
     x = state()
     if name == "dropout":
         return derivation(parse_block("lam*F(x)", {"F": Sublayer("F")}, x, vectors=VECTORS), x)
-    mapping, _ = {**FEED_FORWARDS, **ATTENTIONS}[name]
+    mapping, *_ = {**FEED_FORWARDS, **ATTENTIONS}[name]
     return derivation(mapping(x), x)
 
 
@@ -308,7 +343,7 @@ def sublayer_rows() -> list[Row]:
     """Return the sublayers, the options of attention, and the activations."""
     rows = []
     for table, kind in ((FEED_FORWARDS, "feed-forward"), (ATTENTIONS, "attention")):
-        for name, (mapping, note) in table.items():
+        for name, (mapping, note, source) in table.items():
             D = sublayer_derivation(name)
             body = D.block.body  # type: ignore[attr-defined]
             rows.append(
@@ -319,7 +354,7 @@ def sublayer_rows() -> list[Row]:
                     "jacobian": text(D.token_block() if D.mixes_tokens else D.jacobian),
                     "where": _where(D),
                     "note": note,
-                    "source": _reference(type(mapping)),
+                    "source": source or _reference(type(mapping)).partition("; rotary")[0],
                 }
             )
     D = sublayer_derivation("dropout")

@@ -112,7 +112,8 @@ def derivation_latex(D: Derivation, *, line: float = _LINE, steps: bool = True) 
     str
         Needs the packages amsmath and amssymb only.
     """
-    parts = [r"\begingroup\allowdisplaybreaks", _heading(D, line), "where", _where(D, line)]
+    parts = [r"\begingroup\allowdisplaybreaks", _heading(D, line)]
+    parts += ["where", _where(D, line)] if defined(D) or activations(D) else []
     parts += [_block(node, line) for node in mixing_blocks(D)]
     stated = "; ".join(a.latex for a in assumptions(D))
     parts.append(rf"\noindent Assumptions: {stated}.")

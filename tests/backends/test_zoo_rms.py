@@ -119,7 +119,7 @@ def test_weights_are_random_and_frozen(system):
     gains = {k: v for k, v in real.weights.items() if k.startswith("gain") and k != "gain_Q"}
     assert bool(gains) == (system not in WITHOUT_GAIN)
     for gain in gains.values():
-        assert np.ptp(gain) > 0.3
+        assert np.ptp(gain) > 0.1
         assert 0.5 <= gain.min() <= gain.max() <= 1.5
     for name, weight in real.weights.items():
         assert weight.dtype == (bool if name == "mask" else float)
@@ -191,16 +191,25 @@ def test_window_is_in_the_mask(system):
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_rotation_is_orthogonal_to_the_precision_of_its_tables(system):
+def test_rotation_is_a_rotation_to_the_precision_of_its_tables(system):
+    """The tables are float32; those of gpt-oss carry a factor, YaRN's, besides."""
     rotation = real_block(system).weights["R"]
     size = rotation.shape[-1]
-    assert np.array_equal(rotation[0] @ rotation[0].T, np.eye(size))
+    factor = rotation[0, 0, 0]
+    assert (factor != 1) == (system == "gpt-oss")
+    assert np.array_equal(rotation[0], factor * np.eye(size))
     for matrix in rotation[1:]:
-        assert np.abs(matrix @ matrix.T - np.eye(size)).max() < 1e-6
+        assert np.abs(matrix @ matrix.T - factor**2 * np.eye(size)).max() < 1e-6
         assert np.abs(matrix - rotation[0]).max() > 0.1
-    fixed = {"glm4": slice(2, 4), "deepseek-v3": slice(0, 2), "minicpm3": slice(0, 2)}.get(system)
-    if fixed:
-        assert np.array_equal(rotation[:, fixed, fixed], np.tile(np.eye(2), (4, 1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("system", "fixed"),
+    [("glm4", slice(2, 4)), ("deepseek-v3", slice(0, 2)), ("minicpm3", slice(0, 2))],
+)
+def test_features_without_position_are_not_rotated(system, fixed):
+    rotation = real_block(system).weights["R"]
+    assert np.array_equal(rotation[:, fixed, fixed], np.tile(np.eye(2), (4, 1, 1)))
 
 
 @pytest.mark.parametrize("system", EXPERTS)

@@ -1,5 +1,13 @@
 """Real layers of torch.nn and transformers beyond the five of `derive.backends.systems`."""
 
-from derive.backends.zoo.registry import ZOO, ZooSystem, build_zoo
+from derive.backends.zoo import (  # noqa: F401  (each module registers its layers)
+    decoders_layernorm,
+    decoders_moe,
+    decoders_rms,
+    decoders_sandwich,
+    encoder_decoder,
+    encoders,
+)
+from derive.backends.zoo.registry import NOT_BUILT, ZOO, ZooSystem, build_zoo
 
-__all__ = ["ZOO", "ZooSystem", "build_zoo"]
+__all__ = ["NOT_BUILT", "ZOO", "ZooSystem", "build_zoo"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from derive.backends.extras import load_torch, load_transformers
 from derive.backends.real_block import RealBlock
-from derive.errors import UnknownNameError
+from derive.errors import MissingExtraError, UnknownNameError
 
-__all__ = ["ZOO", "Builder", "ZooSystem", "build_zoo", "register"]
+__all__ = ["NOT_BUILT", "ZOO", "Builder", "ZooSystem", "build_zoo", "register"]
 
 Builder = Callable[[int], RealBlock]
 """Takes a seed and returns a tiny layer with random weights and random gains, in float64."""
@@ -61,4 +63,34 @@ def build_zoo(name: str, seed: int = 0) -> RealBlock:
     """
     if name not in ZOO:
         raise UnknownNameError(f"system: expected one of {', '.join(ZOO)}, got {name!r}")
-    return ZOO[name].build(seed)
+    with _quiet():
+        return ZOO[name].build(seed)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers from commenting on tiny configurations; its level is put back."""
+    load_torch()
+    try:
+        logging = load_transformers("utils.logging")
+    except MissingExtraError:  # the layers of torch.nn do without it
+        yield
+        return
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
+
+NOT_BUILT: dict[str, str] = {
+    "torchscale-deepnorm": "torchscale imports fairscale, which is not maintained",
+    "torchscale-sub-ln": "torchscale imports fairscale, which is not maintained",
+    "timm-block": "timm imports torchvision, which has no build for the CPU wheel of torch",
+    "timm-layerscale": "timm imports torchvision, which has no build for the CPU wheel of torch",
+    "timm-res-post": "timm imports torchvision, which has no build for the CPU wheel of torch",
+    "deepseek-v4": "hyper-connections with input-dependent matrices over several streams: the "
+    "closed form of `derive.blocks.build.streams` has constant matrices",
+}
+"""Layers that are not checked, each with the reason."""
