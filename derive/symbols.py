@@ -126,6 +126,8 @@ def _subscript(text: str) -> str:
     numbered = re.fullmatch(r"(.+)_(\d+)", text)
     if numbered:  # the weight W_Q of the first layer
         return f"{_subscript(numbered[1])},{numbered[2]}"
+    if re.fullmatch("[a-z]_[a-z]", text):  # the mean square of c_q
+        return f"{text[0]}_{{{text[2]}}}"
     return text if len(text) == 1 or text.isdigit() else _upright(text)
 
 

@@ -329,7 +329,7 @@ def norm_rows() -> list[Row]:
                 "name": name,
                 "kind": kind,
                 "options": options,
-                "equation": text(D.block.body.output),  # type: ignore[attr-defined]
+                "equation": text(D.block.body.output),
                 "jacobian": text(D.jacobian),
                 "where": _where(D),
                 "note": NORM_NOTES.get(name, ""),
@@ -345,7 +345,7 @@ def sublayer_rows() -> list[Row]:
     for table, kind in ((FEED_FORWARDS, "feed-forward"), (ATTENTIONS, "attention")):
         for name, (mapping, note, source) in table.items():
             D = sublayer_derivation(name)
-            body = D.block.body  # type: ignore[attr-defined]
+            body = D.block.body
             rows.append(
                 {
                     "name": name,

@@ -102,6 +102,13 @@ class Tensor(MatrixExpr):
         """Whether the node is a column vector."""
         return self.shape[1] == 1
 
+    def _sympystr(self, printer: Any) -> str:
+        return f"{type(self).__name__}({', '.join(map(printer._print, self.args))})"
+
+    def _latex(self, printer: Any, **_: Any) -> str:
+        name = rf"\operatorname{{{type(self).__name__}}}"
+        return rf"{name}\left({', '.join(map(printer._print, self.args))}\right)"
+
     def _entry(self, i: Any, j: Any, **kwargs: Any) -> sp.Expr:
         from derive.calculus.explicit import entry
 

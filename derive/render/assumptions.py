@@ -92,6 +92,9 @@ def _of_map(mapping: Map) -> Iterator[Assumption]:
         yield from _of_activation(mapping.activation, say)
     elif mapping.family == "attention":
         yield from _of_attention(mapping, say)
+    elif mapping.family == "moe":
+        yield say("@ acts on each token alone; the selection of experts is constant: no two tie")
+        yield from _of_activation(mapping.activation, say)
     elif mapping.is_abstract:
         alone = "mixes tokens" if mapping.mixes_tokens else "acts on each token alone"
         name = latex_name(mapping.name)

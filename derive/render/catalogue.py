@@ -10,11 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from derive.blocks.catalogue import (
-    ATTENTIONS,
     CORRECTIONS,
     DEEPNORM,
-    FEED_FORWARDS,
-    NORM_VARIANTS,
     catalogue,
     norm_derivation,
     placement_derivation,
@@ -31,6 +28,8 @@ from derive.render.paths import BlockName, mixing_blocks, paths
 __all__ = ["catalogue_markdown", "catalogue_tex"]
 
 _LINE = 45.0
+_ROOM = "\n\\vspace{0pt plus 0.25\\textheight}\\pagebreak[2]\\vspace{0pt plus -0.25\\textheight}\n"
+"""A page may end here a quarter short, so that a heading is not parted from its formulas."""
 
 # --- Markdown --------------------------------------------------------------------------------
 
@@ -304,16 +303,13 @@ def _align(rows: Iterable[str]) -> str:
 
 
 def _paragraphs(facts: Mapping[str, str]) -> str:
-    lines = [
-        rf"\noindent\textit{{{name}.}} {_prose(value)}.\par" for name, value in facts.items() if value
-    ]
-    return "\n\\smallskip\n" + "\n".join(lines)
+    lines = [rf"\noindent\textit{{{name}.}} {_prose(v)}.\par" for name, v in facts.items() if v]
+    return "\n\\smallskip\n" + "\n".join(lines) + _ROOM
 
 
 _MATHS = {
     "1'diag(gain)^-1 J = 0": r"\mathbf{1}^{\top} \operatorname{diag}(\gamma)^{-1} J = 0",
     "L^(-1/(2m-2))": r"L^{-1/(2m-2)}",
-    "1/sqrt(layer)": r"1/\sqrt{l}",
     "1/sqrt(L)": r"1/\sqrt{L}",
     "1/sqrt(N)": r"1/\sqrt{N}",
     "J_N diag(omega)": r"J_{N} \operatorname{diag}(\omega)",
@@ -321,10 +317,11 @@ _MATHS = {
     "j <= i": r"j \le i",
     "R[i]": "R_{i}",
     "alpha J_N": r"\alpha J_{N}",
-    "alpha = ": r"\alpha = {}",
-    "beta = ": r"\beta = {}",
     "1 + w": "1 + w",
     "1/(1 - p)": "1/(1 - p)",
+    "alpha = L": r"\alpha = L",
+    "alpha = 0": r"\alpha = 0",
+    "beta = 1/sqrt(layer)": r"\beta = 1/\sqrt{l}",
     "J_N": "J_{N}",
     "J = I": "J = I",
     "alpha": r"\alpha",

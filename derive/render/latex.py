@@ -172,8 +172,8 @@ def document_tex(title: str, sections: Iterable[Sequence[str]]) -> str:
     )
 
 
-def _align(rows: Iterable[str]) -> str:
-    joined = " \\\\\n".join(rows)
+def _align(rows: Iterable[str], together: bool = False) -> str:
+    joined = (" \\\\*\n" if together else " \\\\\n").join(rows)
     return f"\\begin{{align*}}\n{joined}\n\\end{{align*}}"
 
 
@@ -191,7 +191,7 @@ def _heading(D: Derivation, line: float) -> str:
     if D.mixes_tokens:
         block = latex(named_token_block(D))
         rows += _equation(derivative_latex(y, D.state, "i", "j"), block, line)
-    return _align(rows)
+    return _align(rows, together=True)
 
 
 def _where(D: Derivation, line: float) -> str:

@@ -192,12 +192,12 @@ def test_window_is_in_the_mask(system):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_rotation_is_a_rotation_to_the_precision_of_its_tables(system):
-    """The tables are float32; those of gpt-oss carry a factor, YaRN's, besides."""
+    """The tables are float32; those of gpt-oss carry the factor of YaRN besides."""
     rotation = real_block(system).weights["R"]
     size = rotation.shape[-1]
     factor = rotation[0, 0, 0]
     assert (factor != 1) == (system == "gpt-oss")
-    assert np.array_equal(rotation[0], factor * np.eye(size))
+    assert np.array_equal(rotation[0] @ rotation[0].T, factor**2 * np.eye(size))
     for matrix in rotation[1:]:
         assert np.abs(matrix @ matrix.T - factor**2 * np.eye(size)).max() < 1e-6
         assert np.abs(matrix - rotation[0]).max() > 0.1

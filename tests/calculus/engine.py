@@ -8,7 +8,8 @@ import sympy as sp
 
 import derive
 from derive.blocks.parse import parse_block
-from derive.calculus.explicit import explicit
+from derive.calculus.explicit import SymPyRing
+from derive.calculus.instantiate import Instantiation, token_blocks
 
 from .oracles import DIGITS, each
 
@@ -41,25 +42,33 @@ def sizes_of(w):
     return {"d": d, "n": n, "f": len(w["W_1"]), "d_h": d_h, "H": heads}
 
 
+class QuadraticRing(SymPyRing):
+    """SymPy entries; the abstract sublayers are the quadratic maps of the oracles."""
+
+    def map(self, mapping, argument):
+        matrix, slope = (self.values[f"{mapping.name}.{k}"] for k in ("matrix", "slope"))
+        x = np.array(argument, dtype=object)
+        return list(matrix.dot(x) + x * slope.dot(x))
+
+    def map_jacobian(self, mapping, argument):
+        matrix, slope = (self.values[f"{mapping.name}.{k}"] for k in ("matrix", "slope"))
+        x = np.array(argument, dtype=object)
+        return matrix + np.diag([slope.dot(x)] * len(x)) + np.outer(x, slope)
+
+
 def exact(jacobian, w, causal=False):
-    """Return a Jacobian at rational weights, by `explicit`, its abstract sublayers quadratic."""
+    """Return a Jacobian at rational weights, all tokens stacked, as an array of numbers."""
+    n = len(w["x"])
     values = dict(w)
     if causal:
-        n = len(w["x"])
         values |= {f"m[{i}, {j}]": int(j <= i) for i in range(n) for j in range(n)}
-    out = explicit(jacobian, sizes_of(w), tokens=len(w["x"]), values=values)
-    for name in "FA":
-        for k in range(w["x"].shape[1]):
-            out = out.replace(sp.Function(f"{name}_{k}"), _component(w, name, k))
-    return np.array(out.doit().tolist(), dtype=object)
-
-
-def _component(w, name, k):
-    matrix, slope = w[f"{name}.matrix"], w[f"{name}.slope"]
-    return lambda *x: (
-        sum(b * v for b, v in zip(matrix[k], x, strict=True))
-        + x[k] * sum(c * v for c, v in zip(slope, x, strict=True))
-    )
+    names = {s.name: s for s in jacobian.free_symbols if isinstance(s, sp.Symbol)}
+    sizes = {names.get(k, sp.Symbol(k)): v for k, v in sizes_of(w).items()}
+    instance = Instantiation(QuadraticRing(values), sizes, n)
+    if not jacobian.mixes_tokens:
+        return instance(jacobian)
+    blocks = token_blocks(instance, jacobian)
+    return blocks.swapaxes(1, 2).reshape(w["x"].size, w["x"].size)
 
 
 def as_floats(w):

@@ -2,13 +2,20 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import sympy as sp
 
-from derive.calculus.atoms import Ones
+from derive.calculus.atoms import Matrix, Ones
 from derive.calculus.normal_form import equal
 from derive.calculus.tensor import is_scalar
-from proofs.norms import CLAIMS
+from derive.errors import UnknownNodeError
+from derive.linalg import materialise
+from derive.lower import lower
+from derive.symbols import d
+from proofs import norm_comparison, norms
+
+CLAIMS = norms.CLAIMS + norm_comparison.CLAIMS
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.id)
@@ -53,6 +60,28 @@ def test_perturbed_claim_is_rejected(claim, perturb):
     assert not equal(left, perturb(right))
 
 
+@pytest.mark.parametrize("claim", norm_comparison.REJECTED, ids=lambda c: c.id)
+def test_what_does_not_hold_is_rejected(claim):
+    assert not claim.certificate().holds
+
+
+def test_trace_of_a_matrix_without_a_rule():
+    with pytest.raises(UnknownNodeError, match="trace: expected"):
+        norm_comparison.trace(Matrix("W", d, d))
+
+
+@pytest.mark.parametrize(
+    ("jacobian", "rank"),
+    [(norm_comparison.LN0, 3), (norm_comparison.RMS0, 4), (norm_comparison.UNIT, 4)],
+    ids=["layernorm", "rmsnorm", "unit"],
+)
+def test_ranks_at_width_five_in_floating_point(jacobian, rank):
+    """The ranks that the traces give, by singular values of the lowered Jacobian."""
+    state = np.random.default_rng(0).normal(size=(1, 5))
+    values = np.linalg.svd(materialise(lower(jacobian, {}, state)), compute_uv=False)
+    assert (values > 1e-10).sum() == rank
+
+
 def test_certificate_reports_a_wrong_claim():
     claim = next(c for c in CLAIMS if c.id == "layernorm-jacobian")
     left, right = claim.sides()
@@ -61,5 +90,6 @@ def test_certificate_reports_a_wrong_claim():
 
 
 def test_ids_are_unique_and_every_claim_has_a_source():
-    assert len({c.id for c in CLAIMS}) == len(CLAIMS)
-    assert all(c.statement and c.source for c in CLAIMS)
+    claims = CLAIMS + norm_comparison.REJECTED
+    assert len({c.id for c in claims}) == len(claims)
+    assert all(c.statement and c.source for c in claims)

@@ -1,0 +1,153 @@
+"""Swapping in another placement must fail the row: the layer, re-made with its own weights.
+
+The norms, the sublayers and the weights stay those of the real layer; a placement with more norms
+than the layer has uses them again. Where two placements are provably the same, the pair is listed.
+"""
+
+import re
+
+import numpy as np
+import pytest
+
+from derive.backends import SYSTEMS, build, float64_throughout
+from derive.backends import state as random_state
+from derive.backends.autodiff import jacobian
+from derive.backends.zoo import ZOO, build_zoo
+from derive.blocks.attention import CrossAttention
+from derive.blocks.build import VECTORS, state
+from derive.blocks.norms import LayerNorm
+from derive.blocks.parse import parse_block
+from derive.blocks.placements import PLACEMENTS
+from derive.blocks.sublayers import FFN, GatedFFN
+from derive.calculus.let import Let
+from derive.calculus.maps import Apply
+from derive.crosscheck import closed_form, relative_error
+from derive.depth import Stack
+from derive.linalg import materialise
+
+pytestmark = [pytest.mark.torch, pytest.mark.transformers]
+
+FEW = (
+    "post",
+    "pre",
+    "normed-residual",
+    "sandwich",
+    "res-post",
+    "parallel",
+    "no-norm",
+    "deepnorm",
+)
+"""The placements that are swapped into every layer; into the first five systems all of them."""
+
+SAME = {
+    "parallel": {"parallel-two-norms"},  # with the same norm twice
+    "no-norm": set(),
+}
+"""Pairs that are provably equal with the weights used here, besides a placement and itself."""
+
+OWN_SCALES = {"layerscale", "scaled-residual", "scaled-normed-residual", "ngpt", "pre-mlp"}
+"""Placements whose real layers have scales under names of their own; not re-made as a control."""
+
+VISIBLE = 1e-3
+"""A wrong placement is a wrong term, not a rounding error; see `derive.crosscheck.TOLERANCE`."""
+
+
+def applications(expr):
+    """Return the maps of a layer with the order in which they first occur, inside out."""
+    found, seen = [], set()
+
+    def walk(node):
+        if node in seen:
+            return
+        seen.add(node)
+        for arg in node.args:
+            walk(arg)
+        if isinstance(node, Apply) and node.mapping not in found:
+            found.append(node.mapping)
+
+    walk(expr)
+    return found
+
+
+def parts(real):
+    maps = applications(closed_form(real))
+    norms = sorted((m for m in maps if m.family == "norm"), key=lambda m: m.label)
+    attention = [m for m in maps if m.mixes_tokens]
+    cross = [m for m in maps if isinstance(m, CrossAttention)]
+    rest = [m for m in maps if m not in (*norms, *attention, *cross)]
+    assert len(attention) == len(rest) == 1
+    assert len(cross) <= 1
+    return norms, [*attention, *cross, *rest]
+
+
+def remade(name, norms, branches):
+    """Return the layer in another placement, or None where it does not fit the branches."""
+    entry = PLACEMENTS[name]
+    x = state()
+    letters = "ACF" if len(branches) == 3 else "AF"
+    if entry.is_layer and set(re.findall(r"\b[ACF](?=\()", entry.equation)) != set(letters):
+        return None
+    attention, *_, last = branches
+    if entry.inner_norm:
+        if not isinstance(last, FFN | GatedFFN):
+            return None
+        last = last.func(*last.args[:5], LayerNorm("i", gain=False, bias=False, eps=1e-5))
+    used = sorted(set(re.findall(r"\bN\d*", entry.equation)))
+    steps = [attention, *branches[1:-1], last]
+    copies = 1 if entry.is_layer else len(steps)
+    supply = [norms[k % len(norms)] for k in range(copies * len(used))]
+    if entry.is_layer:
+        maps = {**dict(zip(used, supply, strict=True)), **dict(zip(letters, steps, strict=True))}
+        return parse_block(entry.equation, maps, x, "x", vectors=VECTORS)
+    expr = x
+    for k, branch in enumerate(steps):
+        mine = supply[k * len(used) : (k + 1) * len(used)]
+        maps = {**dict(zip(used, mine, strict=True)), "F": branch}
+        expr = parse_block(entry.equation, maps, expr, "x", vectors=VECTORS)
+        expr = Let(f"y_{letters[k]}", expr) if k < len(steps) - 1 else expr
+    return expr
+
+
+def error(real, expr, x, reference):
+    rng = np.random.default_rng(7)
+    extra = {"alpha": 1.7, "beta": 0.6}
+    extra |= {v: rng.uniform(0.5, 1.5, real.width) for v in VECTORS}
+    (operator,) = Stack(expr, state(), [{**extra, **real.weights}]).jacobians(x)
+    return relative_error(materialise(operator), reference)
+
+
+def survivors(real, names):
+    """Return the placements that are not told from the layer's own, and the error of its own."""
+    norms, branches = parts(real)
+    x = random_state(real, seed=3)
+    with float64_throughout():
+        reference = jacobian(real, x)
+    errors = {}
+    for name in names:
+        expr = remade(name, norms, branches)
+        if expr is not None:
+            errors[name] = error(real, expr, x, reference)
+    own = errors.pop(real.placement, None)
+    same = SAME.get(real.placement, set())
+    assert {n: e for n, e in errors.items() if n in same and e > real.tolerance} == {}
+    return {n: e for n, e in errors.items() if n not in same and not e > VISIBLE}, own, errors
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_other_placement_fails_the_systems(system):
+    real = build(system)
+    alive, own, swapped = survivors(real, PLACEMENTS)
+    assert alive == {}
+    assert own <= real.tolerance
+    assert len(swapped) >= 22
+
+
+@pytest.mark.parametrize("system", ZOO)
+def test_other_placements_fail_the_zoo(system):
+    real = build_zoo(system, 0)
+    names = dict.fromkeys((*FEW, real.placement)) if real.placement in PLACEMENTS else FEW
+    alive, own, swapped = survivors(real, names)
+    assert alive == {}
+    assert len(swapped) >= 5
+    if own is not None and real.placement not in OWN_SCALES:
+        assert own <= real.tolerance
