@@ -88,7 +88,7 @@ def test_the_third_documents_missing_factor(demo):
 
 
 def test_gradient_of_pre_norm_is_not_bounded_by_a_sum():
-    """The third document's bound fails: (1 + a)^L at a normalised block, against the sum 1 + a L."""
+    """The third document's bound fails: 2^L at a normalised block, against the sum 1 + L."""
     from derive.depth import Stack
     from derive.linalg import materialise
 

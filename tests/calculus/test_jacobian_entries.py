@@ -56,9 +56,7 @@ def rational_cases():
         wanted = [("abstract", 2)]
         if placement in ("post", "pre"):
             wanted += [("abstract", 3), ("abstract", 4), ("ffn:relu", 3), ("gated:relu", 2)]
-        elif not placement.startswith("layer"):
-            wanted += [("ffn:relu", 2)]
-        if placement != "x + N(F(N(x)))":
+        if placement != "x + N(F(N(x)))" and not placement.startswith("layer"):
             for norm in NORMS:
                 for kind, d in wanted:
                     name = f"{placement}-{norm}-{kind}-d={d}"
@@ -94,9 +92,8 @@ def test_eps_zero_entries_equal_sympys_jacobian(placement, norm, d):
     ("placement", "norm", "kind", "heads", "d_h"),
     [
         ("post", "layernorm", "attention", 2, 1),
-        ("pre", "rmsnorm", "attention", 1, 4),
         ("pre", "layernorm", "causal-attention", 2, 1),
-        ("post", "rmsnorm", "rotary-attention", 2, 1),
+        ("pre", "rmsnorm", "rotary-attention", 1, 4),
     ],
 )
 def test_attention_entries_equal_sympys_jacobian_at_50_digits(placement, norm, kind, heads, d_h):
@@ -131,8 +128,8 @@ def cases():
         for norm in NORMS:
             for kind in CONCRETE:
                 two = placement.startswith(("layer", "x + A"))
-                if two and kind not in ("F", "ffn:gelu", "gated:silu", "rotary-attention"):
-                    continue  # every activation was seen in the placements with one sublayer
+                if two and kind not in ("F", "ffn:gelu", "gated:silu"):
+                    continue  # the others were seen in the placements with one sublayer
                 yield pytest.param(placement, norm, kind, id=f"{placement}-{norm}-{kind}")
 
 
@@ -163,8 +160,3 @@ def test_relu_is_checked_away_from_its_corner():
     w = oracles.random_weights(4, n=1, seed=4)
     for x in (w["x"], oracles.NORMS["layernorm"](SYMPY, w["x"], w["gain"], w["bias"], w["eps"])):
         assert all(abs(v) > 1e-3 for v in (x.dot(w["W_1"].T) + w["b_1"]).ravel())
-
-
-def test_engine_and_oracles_name_the_same_placements():
-    assert set(derive.PLACEMENTS) <= set(PLACEMENTS)
-    assert str(engine.block_of("post", "layernorm", ABSTRACT)) == "N(x + F(x))"
