@@ -138,6 +138,14 @@ def show(
 @click.option(
     "--hidden", type=click.IntRange(min=1), help="Hidden width f of the FFN; 4 d by default."
 )
+@click.option("--groups", default=1, show_default=True, help="Groups of a groupnorm.")
+@click.option(
+    "--value",
+    "values",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Value of a scalar such as alpha; repeat for more.",
+)
 @click.option(
     "--std",
     type=click.FloatRange(min=0),
@@ -159,11 +167,13 @@ def depth(
     sublayer: str,
     as_json: bool,
     plot: Path | None,
+    values: tuple[str, ...],
     **sizes: Any,
 ) -> None:
     """Evaluate stacks of the PLACEMENTS (or equations) over depth, at random weights."""
     if plot is not None:
         _check_figure(plot)
+    sizes["values"] = _values(values)
     rows = _depth_rows(placements, _depths(layers), norm_name, sublayer, sizes)
     if plot is not None:
         from derive.render import plots
@@ -190,6 +200,20 @@ def depth(
         f"seed {sizes['seed']}; 2-norms, natural logs; |g_L| = 1; "
         "remainder of I + sum A_l: exp(a) - 1 - a with a = sum |A_l|, A_l = J_l - I"
     )
+
+
+def _values(pairs: Sequence[str]) -> dict[str, float]:
+    """Return the numbers in ``alpha=2.2``."""
+    found = {}
+    for pair in pairs:
+        name, _, number = (part.strip() for part in pair.partition("="))
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise DomainError(f"--value: expected NAME=NUMBER, got {pair!r}") from None
+        if not name or not math.isfinite(found[name]):
+            raise DomainError(f"--value: expected NAME=NUMBER, got {pair!r}")
+    return found
 
 
 def _check_figure(path: Path) -> None:

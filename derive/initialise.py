@@ -1,7 +1,7 @@
 r"""Random weights for a block, by the names and shapes that its expression asks for.
 
-Matrices are :math:`\mathcal N(0, \text{std}^2/\text{fan-in})`, gains 1, biases 0: the usual
-initialisation, stated here because depth laws depend on it.
+Matrices are :math:`\mathcal N(0, \text{std}^2/\text{fan-in})`, gains and residual weights 1,
+biases 0: the usual initialisation, stated here because depth laws depend on it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from derive.calculus.maps import Apply, Map
 from derive.calculus.pointwise import Activation
 from derive.calculus.tokens import At
 from derive.errors import DomainError, WeightError
+
+RANGES = {"h": symbols.H, "g": symbols.G, "e": symbols.X, "t": symbols.M}
+"""The dimension that the index of a weight runs over, by its first letter; tokens otherwise."""
 
 __all__ = ["initial_weights", "parameters", "random_state"]
 
@@ -38,7 +41,7 @@ def parameters(block: sp.Basic) -> dict[str, tuple[Any, ...]]:
     found: dict[str, tuple[Any, ...]] = {}
     for node in _nodes(block):
         if isinstance(node, At) and isinstance(node.family, Vector | Matrix):
-            axis = symbols.H if str(node.position).startswith("h") else symbols.n
+            axis = RANGES.get(str(node.position)[:1], symbols.n)
             found[node.family.name] = (axis, *_shape(node.family))
         elif isinstance(node, Vector | Matrix):
             found.setdefault(node.name, _shape(node))
@@ -73,6 +76,7 @@ def initial_weights(
     hidden: int | None = None,
     heads: int = 4,
     tokens: int = 1,
+    groups: int = 1,
     std: float = 1.0,
     eps: float = 1e-5,
     seed: int = 0,
@@ -92,6 +96,8 @@ def initial_weights(
         Attention heads; must divide `width`.
     tokens : int
         Number of tokens ``n``.
+    groups : int
+        Groups ``G`` of a group norm; must divide `width`.
     std : float
         Matrices have entries :math:`\mathcal N(0, \text{std}^2/\text{fan-in})`; fan-in is the
         number of columns, for the output projection of attention ``heads * d_h``.
@@ -117,6 +123,8 @@ def initial_weights(
         if size < least:
             raise DomainError(f"{name}: expected at least {least}, got {size}")
     needed = parameters(block)
+    if any(symbols.G in shape for shape in needed.values()) and width % groups:
+        raise DomainError(f"groups: expected a divisor of the width {width}, got {groups}")
     if any(symbols.H in shape for shape in needed.values()) and width % heads:
         raise DomainError(f"heads: expected a divisor of the width {width}, got {heads}")
     sizes = {
@@ -125,6 +133,8 @@ def initial_weights(
         symbols.H: heads,
         symbols.d_h: max(width // heads, 1),
         symbols.n: tokens,
+        symbols.G: groups,
+        symbols.M: tokens,
     }
     rng = np.random.default_rng(seed)
     weights: dict[str, Any] = {"eps": float(eps), **(values or {})}
@@ -133,16 +143,23 @@ def initial_weights(
         weights[name] = _draw(name, shape, rng, std)
     missing = {s.name for s in _scalars(block)} - set(weights)
     if missing:
-        raise WeightError(f"values: no value for the scalar {', '.join(sorted(missing))}")
+        raise WeightError(
+            f"values: no value for the scalar {', '.join(sorted(missing))}; give one, as in "
+            f"values={{{min(missing)!r}: 1.0}} (on the command line --value {min(missing)}=1)"
+        )
     return weights
 
 
 def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator, std: float) -> np.ndarray:
     stem = name.split("_")[0]
-    if stem == "gain":
+    if stem in ("gain", "lam", "omega", "w"):
         return np.ones(shape)
-    if stem in ("bias", "b"):
+    if stem in ("bias", "b", "m"):
         return np.zeros(shape)
+    if stem == "mem":  # the memory is an input, not a map
+        return rng.normal(size=shape)
+    if stem == "E":  # the rows of the identity that select each group
+        return np.eye(shape[-1]).reshape(shape)
     if stem == "R":
         return _rotations(*shape[:2])
     fan_in = shape[0] * shape[-1] if name == "W_O" else shape[-1]

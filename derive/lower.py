@@ -22,6 +22,7 @@ from scipy.special import expit, ndtr
 
 from derive import symbols
 from derive.blocks.moe import step
+from derive.blocks.paths import paths
 from derive.calculus.atoms import Diag, Inner, Matrix, Ones, State, Vector
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply, JacobianOf, TokenBlocks
@@ -42,7 +43,7 @@ from derive.linalg import (
 )
 from derive.linalg import Sum as OperatorSum
 
-__all__ = ["AbstractMap", "Environment", "Value", "evaluate", "lower"]
+__all__ = ["AbstractMap", "Environment", "Value", "evaluate", "lower", "lower_paths"]
 
 RANGES = {
     **dict.fromkeys(("h", "h2"), symbols.H),
@@ -603,6 +604,39 @@ def lower(
     env = Environment(weights, state, maps)
     env.prepare(expr)
     return Lowering(env)(expr)
+
+
+def lower_paths(
+    node: TokenBlocks,
+    weights: Mapping[str, Any],
+    state: np.ndarray,
+    maps: Mapping[str, AbstractMap] | None = None,
+) -> dict[str, Operator]:
+    r"""Lower the value, key and query path of an attention's Jacobian, each on its own.
+
+    Their sum is the Jacobian of the attention at its argument, so that one sees which path carries
+    a gradient: compare the norms of ``operator.H @ g``.
+
+    Parameters
+    ----------
+    node : TokenBlocks
+        The attention's Jacobian, from ``derivation(...).definitions``.
+    weights, state, maps
+        As for `lower`; `state` is that of the whole block.
+
+    Returns
+    -------
+    dict from str to Operator
+        ``"value path"``, ``"key path"``, ``"query path"``, and what else there is.
+    """
+    env = Environment(weights, state, maps)
+    env.prepare(node)
+    lowering = Lowering(env)
+    rows, cols = (lowering._size(s) for s in node.shape)
+    grouped: dict[str, list[Any]] = {}
+    for term, name in paths(node):
+        grouped.setdefault(name or "other", []).append(lowering._term(term))
+    return {k: Contraction(terms, env.tokens, rows, cols) for k, terms in grouped.items()}
 
 
 class Lowering:

@@ -326,13 +326,30 @@ def test_check_json(derive):
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.transformers
-@pytest.mark.parametrize("names", [[], ["all"]], ids=["default", "all"])
-def test_check_all(derive, names):
-    status, out, _ = derive("check", *names, "--json")
+def test_check_all(derive):
+    status, out, _ = derive("check", "all", "--json")
     rows = strict_json(out)
     assert status == 0
     assert [r["system"] for r in rows][: len(SYSTEMS)] == SYSTEMS
-    assert all(set(row) >= CHECK_KEYS and row["ok"] for row in rows)
+    for row in rows:
+        assert set(row) >= CHECK_KEYS
+        assert row["ok"] is True
+        assert row["max_rel_error"] <= row["tolerance"]
+
+
+@pytest.mark.torch
+def test_check_without_names_is_check_all(derive, monkeypatch):
+    from derive import crosscheck
+
+    row = crosscheck.check("torch-post")
+    asked: list[str] = []
+    monkeypatch.setattr(crosscheck, "check", lambda name, **_: asked.append(name) or row)
+    derive("check")
+    default = asked.copy()
+    asked.clear()
+    derive("check", "all")
+    assert asked == default
+    assert asked[: len(SYSTEMS)] == SYSTEMS
 
 
 @pytest.mark.torch

@@ -6,18 +6,14 @@ from typing import Any
 
 import sympy as sp
 
-from derive.calculus.atoms import Matrix
+from derive.blocks.paths import paths
 from derive.calculus.blockwise import token_block
 from derive.calculus.derivation import Derivation
-from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import JacobianOf, TokenBlocks
 from derive.calculus.printing import latex, text
-from derive.calculus.tensor import Sum, Tensor
-from derive.calculus.tokens import index
+from derive.calculus.tensor import Tensor
 
 __all__ = ["BlockName", "mixing_blocks", "named_token_block", "paths"]
-
-_PATHS = {"W_V": "value path", "W_K": "key path", "W_Q": "query path", "W_G": "gate path"}
 
 
 class BlockName(Tensor):
@@ -55,28 +51,3 @@ def named_token_block(D: Derivation) -> sp.Basic:
         for node in mixing_blocks(D)
     }
     return token_block(D.jacobian.xreplace(named))
-
-
-def paths(node: TokenBlocks) -> tuple[tuple[sp.Basic, str], ...]:
-    """Return the terms of a token-to-token block, each with the name of its path.
-
-    A path is named after the projection that it enters through; the name is empty where there is
-    none.
-    """
-    block = node.block(index("i"), index("j"))
-    terms = block.args if isinstance(block, Sum) else (block,)
-    return tuple((term, _path(term)) for term in terms)
-
-
-def _path(term: sp.Basic) -> str:
-    stems = {"_".join(name.split("_")[:2]) for name in _outermost(term)}  # W_Q_1 is a W_Q
-    found = [label for stem, label in _PATHS.items() if stem in stems]
-    return found[0] if len(found) == 1 else ""
-
-
-def _outermost(term: sp.Basic) -> set[str]:
-    """Names of the matrices that occur outside the definitions of named quantities."""
-    if isinstance(term, Let | ScalarLet):
-        return set()
-    own = {term.name} if isinstance(term, Matrix) else set()
-    return own.union(*(_outermost(arg) for arg in term.args))

@@ -41,9 +41,10 @@ FEW = (
 
 SAME = {
     "parallel": {"parallel-two-norms"},  # with the same norm twice
-    "no-norm": set(),
+    "decoder-2017": {"post"},  # three post-norm blocks, which is the definition
+    "decoder-pre": {"pre"},
 }
-"""Pairs that are provably equal with the weights used here, besides a placement and itself."""
+"""Pairs that are the same equation with the norms used here, besides a placement and itself."""
 
 OWN_SCALES = {"layerscale", "scaled-residual", "scaled-normed-residual", "ngpt", "pre-mlp"}
 """Placements whose real layers have scales under names of their own; not re-made as a control."""

@@ -283,3 +283,35 @@ def test_node_without_a_rule_names_itself(weights, state):
 def test_weights_may_be_lists(state):
     weights = {k: np.asarray(v).tolist() for k, v in random_weights().items()}
     assert np.isfinite(evaluate(derive.block("post", "rmsnorm", "gated"), weights, state)).all()
+
+
+# -- paths of attention
+
+
+def test_paths_of_attention_add_up_and_are_those_of_autodiff(weights, state):
+    """Case 15: stopping the gradient of two of query, key and value leaves the third path."""
+    torch = pytest.importorskip("torch")
+    from derive.lower import lower_paths
+
+    D = derive.derivation(derive.Attention()(x), x)
+    (node,) = [k for k in D.definitions if k.func.__name__ == "TokenBlocks"]
+    found = {k: materialise(v) for k, v in lower_paths(node, weights, state).items()}
+    assert set(found) == {"value path", "key path", "query path"}
+    total = materialise(lower(D.jacobian, weights, state))
+    np.testing.assert_allclose(sum(found.values()), total, rtol=0, atol=1e-13 * abs(total).max())
+    t = {k: torch.tensor(np.asarray(v), dtype=torch.float64) for k, v in weights.items()}
+
+    def attention(z, live):
+        out = torch.zeros_like(z)
+        for h in range(HEADS):
+            q, k, v = (
+                (z if letter == live else z.detach()) @ t[f"W_{letter}"][h].T for letter in "QKV"
+            )
+            weight = torch.softmax(q @ k.T / q.shape[-1] ** 0.5, -1)
+            out = out + weight @ v @ t["W_O"][h].T
+        return out
+
+    for letter, name in zip("QKV", ("query path", "key path", "value path"), strict=True):
+        expected = torch.func.jacrev(lambda z, live=letter: attention(z, live))(torch.tensor(state))
+        expected = expected.reshape(state.size, state.size).numpy()
+        np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-12 * abs(total).max())
