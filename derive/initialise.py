@@ -61,6 +61,8 @@ def _nodes(expr: sp.Basic, seen: set[sp.Basic] | None = None) -> Iterator[sp.Bas
     yield expr
     if isinstance(expr, At) and isinstance(expr.family, Vector | Matrix):
         return
+    if isinstance(expr, sp.IndexedBase):  # the mask; its label is no scalar of the block
+        return
     if isinstance(expr, Apply):
         body = expr.body
         if body is not None:

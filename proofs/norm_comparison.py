@@ -86,6 +86,17 @@ def _at_mean_zero() -> tuple[sp.Basic, sp.Basic]:
     return RMS_PLAIN.xreplace(at) - LN_PLAIN.xreplace(at), 1 / (d * s) * one * one.T
 
 
+alpha = sp.Symbol("alpha", positive=True)
+F = derive.Sublayer("F")
+
+
+def _scaled(kind: type, left: sp.Expr, right: sp.Expr) -> tuple[sp.Basic, sp.Basic]:
+    """Return the Jacobians of N(alpha x + F(x)) and N(x + F(x)/alpha), with these eps."""
+    residual, branch = alpha * x + F(x), x + F(x) / alpha
+    blocks = kind(eps=left)(residual), kind(eps=right)(branch)
+    return derive.jacobian(blocks[0], x), derive.jacobian(blocks[1], x)
+
+
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         "difference-at-mean-zero",
@@ -183,9 +194,39 @@ CLAIMS: tuple[Claim, ...] = (
         lambda: (trace(r * RMS_PLAIN), d - 1 + eps / r**2),
         "own",
     ),
+    Claim(
+        "rmsnorm-is-scaled-unit",
+        "plain, eps = 0: J_RMS = sqrt(d) times the Jacobian of division by the length",
+        lambda: (RMS0, sp.sqrt(d) * UNIT),
+        "own",
+    ),
+    Claim(
+        "residual-scale-layernorm",
+        "N(alpha x + F(x)) and N(x + F(x)/alpha) have one Jacobian, with eps and eps/alpha^2",
+        lambda: _scaled(derive.LayerNorm, eps, eps / alpha**2),
+        "own",
+    ),
+    Claim(
+        "residual-scale-rmsnorm",
+        "the same for RMSNorm",
+        lambda: _scaled(derive.RMSNorm, eps, eps / alpha**2),
+        "own",
+    ),
+    Claim(
+        "residual-scale-without-eps",
+        "at eps = 0 the two are the same without further condition",
+        lambda: _scaled(derive.LayerNorm, sp.S.Zero, sp.S.Zero),
+        "own",
+    ),
 )
 
 REJECTED: tuple[Claim, ...] = (
+    Claim(
+        "residual-scale-with-one-eps",
+        "N(alpha x + F(x)) and N(x + F(x)/alpha) have one Jacobian, with the same eps > 0",
+        lambda: _scaled(derive.LayerNorm, eps, eps),
+        "in circulation, with eps dropped",
+    ),
     Claim(
         "rmsnorm-kills-ones",
         "J_RMS 1 = 0, as for LayerNorm",

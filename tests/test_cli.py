@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pty
 import re
@@ -93,7 +94,7 @@ def test_a_closed_pipe_is_no_error():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", ["", "show", "depth", "check", "report"])
+@pytest.mark.parametrize("command", ["", "show", "depth", "check", "list", "catalogue", "report"])
 def test_help(derive, command):
     status, out, err = derive(*command.split(), "--help")
     assert (status, err) == (0, "")
@@ -276,6 +277,13 @@ def test_depth_options(derive, options):
     assert strict_json(out)[0]["log_norm"] != strict_json(derive(*base)[1])[0]["log_norm"]
 
 
+def test_depth_value_gives_a_scalar_of_the_block(derive):
+    args = ("depth", "alpha*x + F(N(x))", "--layers", "3", "--std", "0", *SMALL, "--json")
+    status, out, _ = derive(*args, "--value", "alpha=0.5")
+    assert status == 0
+    assert strict_json(out)[0]["log_norm"] == pytest.approx(3 * math.log(0.5))
+
+
 def test_depth_table(derive):
     status, out, _ = derive("depth", "post", "x + N(F(x))", "--layers", "2", *SMALL)
     assert status == 0
@@ -431,6 +439,21 @@ def test_show_imports_neither_torch_nor_matplotlib():
     assert done.stdout.rstrip().endswith("[]")
 
 
+# -- list
+
+
+@pytest.mark.parametrize("table", ["placements", "norms", "sublayers", "systems"])
+def test_list(derive, table):
+    status, out, _ = derive("list", table, "--json")
+    assert status == 0
+    names = [row["name"] for row in strict_json(out)]
+    status, text, _ = derive("list", table)
+    assert status == 0
+    assert len(text.splitlines()) == len(names) + 1
+    if table == "placements":
+        assert names[:2] == ["post", "pre"]
+
+
 # -- errors: exit 2, one line, nothing on stdout
 
 BAD = {
@@ -462,13 +485,15 @@ BAD = {
     "std that is no number": ("depth post --std nan --layers 1", "finite"),
     "negative seed": ("depth post --seed=-1", "--seed"),
     "heads": ("depth post --sublayer attention --heads 3 --layers 1", "heads: expected a divisor"),
-    "scalar without a value": ("depth 'gamma*x + F(x)' --layers 1", "gamma"),
+    "scalar without a value": ("depth 'alpha*x + F(x)' --layers 1", "alpha"),
     "abstract sublayer": ("depth pre --sublayer abstract --layers 1", "F"),
     "plot suffix": ("depth post --layers 1 --plot depth.gif", ".png"),
     "plot without suffix": ("depth post --layers 1 --plot depth", ".png"),
     "plot nowhere": ("depth post --layers 1 --plot /nonexistent/depth.png", "/nonexistent/depth"),
     "unknown system": ("check bret", "system: expected all or some of torch-post"),
     "unknown system beside all": ("check all bret", "got 'bret'"),
+    "unknown table": ("list placemnets", "placemnets"),
+    "value without a number": ("depth post --value alpha=two", "--value"),
     "report into a file": ("report --out pyproject.toml", "pyproject.toml"),
     "report with bad layers": ("report --layers x", "--layers: expected integers"),
 }

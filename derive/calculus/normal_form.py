@@ -25,7 +25,7 @@ from derive.calculus.atoms import Diag, Inner, Ones, Reciprocal
 from derive.calculus.differential import ScalarDifferential
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import TokenBlocks
-from derive.calculus.tensor import Product, Sum, Transposed, is_scalar
+from derive.calculus.tensor import Product, Sum, Transposed, is_scalar, own
 from derive.errors import UnknownNodeError
 
 __all__ = ["NormalForm", "equal", "is_zero", "stands_for_scalars"]
@@ -66,7 +66,7 @@ class NormalForm:
         """
         found = self._memo.get(expr)
         if found is None:
-            found = self._words(expr)
+            found = self._words(own(expr))
             self._memo[expr] = found
         return found
 
@@ -232,8 +232,23 @@ class NormalForm:
         return self._scalars[key]
 
     def _root(self, base: sp.Expr) -> sp.Expr:
+        """Return a square root; squares and positive symbols stand outside it.
+
+        So that ``sqrt(q/d)`` and ``sqrt(q)/sqrt(d)`` are one and the same.
+        """
         if base.is_number:
             return sp.sqrt(base)
+        outside, inside = sp.S.One, base
+        for symbol in sorted(base.free_symbols, key=str):
+            power = _power_in(base, symbol) if symbol.is_positive else 0
+            inside /= symbol**power
+            outside *= self._root_symbol(symbol) ** (power % 2) * symbol ** (power // 2)
+        content, _ = sp.Poly(sp.numer(sp.cancel(inside)), *base.free_symbols).primitive()
+        content = sp.sqrt(content).as_coeff_Mul()[0]
+        inside = sp.cancel(inside / content**2)
+        return outside * content * (sp.S.One if inside == 1 else self._root_symbol(inside))
+
+    def _root_symbol(self, base: sp.Expr) -> sp.Symbol:
         if base not in self._roots:
             root = sp.Symbol(f"root{len(self._roots)}", positive=True)
             self._roots[base] = root
@@ -262,9 +277,10 @@ class NormalForm:
 
     @property
     def decides(self) -> bool:
-        """Whether the named vectors met so far are independent of the other vectors met."""
+        """Whether the named vectors met are independent of the others met and of each other."""
+        atoms = {self._atom(v) for v in self.lets}
         made_of = {self._atom(a) for v in self.lets for a in _shallow(v.definition)}
-        return not self.columns & (made_of - {self._atom(v) for v in self.lets})
+        return len(atoms) < 2 and not self.columns & (made_of - atoms)
 
     def vanishes(self, coefficient: sp.Expr) -> bool:
         """Whether a coefficient is zero as a function of the generic symbols."""
@@ -272,6 +288,27 @@ class NormalForm:
             return True
         numerator, _ = sp.fraction(sp.together(coefficient))
         return bool(sp.expand(sp.fraction(sp.together(self._reduced(numerator)))[0]) == 0)
+
+
+def _power_in(expr: sp.Expr, symbol: sp.Symbol) -> int:
+    """Return the power of a symbol that divides a rational function."""
+    lowest = [min(m for (m,) in sp.Poly(part, symbol).monoms()) for part in sp.fraction(expr)]
+    return lowest[0] - lowest[1]
+
+
+def _positive_factors(base: sp.Expr) -> tuple[dict[sp.Expr, int], sp.Expr]:
+    """Split a rational function into powers of its positive factors, and the rest."""
+    outside: dict[sp.Expr, int] = {}
+    rest: sp.Expr = sp.S.One
+    for part, sign in zip(sp.fraction(base), (1, -1), strict=True):
+        constant, factors = sp.factor_list(part)
+        rest *= constant**sign
+        for factor, power in factors:
+            if factor.is_positive:
+                outside[factor] = sign * power
+            else:
+                rest *= factor ** (sign * power)
+    return outside, rest
 
 
 def _reduce_root(expr: sp.Expr, root: sp.Symbol, base: sp.Expr) -> sp.Expr:

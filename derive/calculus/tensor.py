@@ -14,7 +14,7 @@ from sympy.matrices.expressions.matexpr import MatrixExpr
 
 from derive.errors import ShapeError
 
-__all__ = ["Product", "Sum", "Tensor", "Transposed", "as_scalar", "is_scalar", "product", "total"]
+__all__ = ["Product", "Sum", "Tensor", "Transposed", "as_scalar", "is_scalar", "own", "product", "total"]
 
 
 def is_scalar(expr: Any) -> bool:
@@ -119,7 +119,16 @@ def _coerce(term: Any) -> sp.Basic:
     expr = sp.sympify(term)
     if not isinstance(expr, sp.Expr):
         raise ShapeError(f"expected a scalar or a matrix expression, got {term!r}")
-    return expr
+    return own(expr)
+
+
+def own(expr: sp.Basic) -> sp.Basic:
+    """Return SymPy's sum, product or transpose of matrices as ours: ``2 * eye(d)`` makes one."""
+    if isinstance(expr, sp.MatAdd):
+        return total(expr.args)
+    if isinstance(expr, sp.MatMul):
+        return product(expr.args)
+    return Transposed(own(expr.arg)) if isinstance(expr, sp.Transpose) else expr
 
 
 def total(terms: Iterable[Any]) -> sp.Basic:

@@ -6,6 +6,7 @@ r"""Families indexed by token or head, and sums over an index.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import sympy as sp
@@ -108,18 +109,29 @@ class _OverIndex:
         """Replace free occurrences only; a bound index that would be captured is renamed."""
         if self in rule:
             return rule[self], True
-        bound = self.args[1]
-        rule = {k: v for k, v in rule.items() if k != bound}
-        summand = self.args[0]
-        if any(bound in v.free_symbols for k, v in rule.items() if summand.has(k)):
-            taken = summand.free_symbols.union(*(v.free_symbols for v in rule.values()))
-            fresh = next(t for t in family(bound) if t not in taken)
-            summand, bound = summand.xreplace({bound: fresh}), fresh
+        rule = {k: sp.sympify(v) for k, v in rule.items() if k != self.args[1]}
+        summand, bound = self._clear_of(rule)
         summand, changed = summand._xreplace(rule)
         size, resized = self.args[2]._xreplace(rule)
         if not (changed or resized or bound != self.args[1]):
             return self, False
         return self.func(summand, bound, size), True
+
+    def _eval_subs(self, old: sp.Basic, new: sp.Basic) -> Any:
+        """Substitute under the same two conditions."""
+        if old == self.args[1]:
+            return self
+        summand, bound = self._clear_of({old: new})
+        return self.func(summand._subs(old, new), bound, self.args[2]._subs(old, new))
+
+    def _clear_of(self, rule: Mapping[sp.Basic, sp.Basic]) -> tuple[sp.Basic, sp.Symbol]:
+        """Return summand and bound index, renamed where a replacement would be captured."""
+        summand, bound = self.args[:2]
+        if any(bound in v.free_symbols for k, v in rule.items() if summand.has(k)):
+            taken = summand.free_symbols.union(*(v.free_symbols for v in rule.values()))
+            fresh = next(t for t in family(bound) if t not in taken)
+            return summand.xreplace({bound: fresh}), fresh
+        return summand, bound
 
     def _sympystr(self, printer: Any) -> str:
         from derive.calculus.printing import index_sum_text

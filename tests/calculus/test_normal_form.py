@@ -36,6 +36,10 @@ EQUAL = {
     "bilinear form transposed": (Inner(x, W * gain), Inner(gain, W.T * x)),
     "root squared": (scale**2, Inner(x, x) / d + eps),
     "root in a denominator": (1 / scale, scale / (Inner(x, x) / d + eps)),
+    "root of a quotient": (sp.sqrt(Inner(x, x) / d), sp.sqrt(Inner(x, x)) / sp.sqrt(d)),
+    "root of a multiple": (sp.sqrt(4 * Inner(x, x) + 4), 2 * sp.sqrt(Inner(x, x) + 1)),
+    "root of a reciprocal": (sp.sqrt(1 / Inner(x, x)) * x, sp.sqrt(1 / Inner(x, x)) * x),
+    "SymPy's own product": (2 * eye(d) - eye(d) / d, (2 - 1 / d) * (W * 0 + eye(d))),
     "constant past a mixing operator": (mixing * (alpha * x), alpha * (mixing * x)),
 }
 DIFFERENT = {
@@ -44,6 +48,8 @@ DIFFERENT = {
     "outer product is not its transpose": (x * one.T, one * x.T),
     "form is not symmetric": (Inner(x, W * gain), Inner(x, W.T * gain)),
     "twice": (W * x, 2 * (W * x)),
+    "root of a sum": (sp.sqrt(Inner(x, x) + d), sp.sqrt(Inner(x, x)) + sp.sqrt(d)),
+    "SymPy's own product": (2 * eye(d), 3 * eye(d)),
     "root is not its square": (scale, Inner(x, x) / d + eps),
     "token scalar past a mixing operator": (mixing * (scale * x), scale * (mixing * x)),
     "Jacobians at two points": (JacobianOf(F, x), JacobianOf(F, one)),
