@@ -46,9 +46,9 @@ from derive.linalg import Sum as OperatorSum
 __all__ = ["AbstractMap", "Environment", "Value", "evaluate", "lower", "lower_paths"]
 
 RANGES = {
-    **dict.fromkeys(("h", "h2"), symbols.H),
-    **dict.fromkeys(("e", "e2", "e3"), symbols.X),
-    "g": symbols.G,
+    **dict.fromkeys(("h", "h2", "h3"), symbols.H),
+    **dict.fromkeys(("e", "e2", "e3", "e4"), symbols.X),
+    **dict.fromkeys(("g", "g2", "g3"), symbols.G),
 }
 """The dimension that an index runs over; other indices that are no tokens run over the memory."""
 

@@ -83,9 +83,7 @@ def certify(derivation: Derivation, d: int = 3, n: int = 2) -> tuple[Certificate
             found.append(certify_map(node))
     found.append(certify_identity(named.output, derivation.jacobian, derivation.state))
     variable = derivation.state.name
-    found.append(
-        certify_exact(derivation.block, derivation.jacobian, d=d, n=n, variable=variable)
-    )
+    found.append(certify_exact(derivation.block, derivation.jacobian, d=d, n=n, variable=variable))
     return tuple(c for c in found if c is not None)
 
 

@@ -14,7 +14,17 @@ from sympy.matrices.expressions.matexpr import MatrixExpr
 
 from derive.errors import ShapeError
 
-__all__ = ["Product", "Sum", "Tensor", "Transposed", "as_scalar", "is_scalar", "own", "product", "total"]
+__all__ = [
+    "Product",
+    "Sum",
+    "Tensor",
+    "Transposed",
+    "as_scalar",
+    "is_scalar",
+    "own",
+    "product",
+    "total",
+]
 
 
 def is_scalar(expr: Any) -> bool:

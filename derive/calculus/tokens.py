@@ -13,6 +13,7 @@ import sympy as sp
 
 from derive.calculus.let import indexed_latex, indexed_text
 from derive.calculus.tensor import Sum, Tensor, is_scalar, product, total
+from derive.errors import UnknownNodeError
 
 __all__ = [
     "FAMILIES",
@@ -39,12 +40,25 @@ MEMORY = (index("t"), index("u"), index("w"))
 """Indices over the tokens of a memory (the encoder's output in cross-attention)."""
 
 FAMILIES = (TOKENS, MEMORY)
-"""Indices of one family may be renamed into each other."""
+"""Families whose identities hold at every choice of their indices."""
+
+HEADS = tuple(index(name) for name in ("h", "h2", "h3"))
+EXPERTS = tuple(index(name) for name in ("e", "e2", "e3", "e4"))
+GROUPS = tuple(index(name) for name in ("g", "g2", "g3"))
 
 
 def family(position: sp.Basic) -> tuple[sp.Symbol, ...]:
-    """Return the indices of the same kind."""
-    return next((f for f in FAMILIES if position in f), TOKENS)
+    """Return the indices of the same kind: what a bound index may be renamed to.
+
+    Raises
+    ------
+    UnknownNodeError
+        If the index is of no known kind: renamed to another kind it would run over another range.
+    """
+    for members in (*FAMILIES, HEADS, EXPERTS, GROUPS):
+        if position in members:
+            return members
+    raise UnknownNodeError(f"index {position}: expected one of a known family, to rename it")
 
 
 class At(Tensor):

@@ -11,9 +11,17 @@ from derive.calculus.differential import Differential, Differentiator
 from derive.calculus.explicit import explicit
 from derive.calculus.maps import Map
 from derive.calculus.tensor import Tensor, Transposed, product, total
-from derive.calculus.tokens import TOKENS, At, IndexSum, index_sum
+from derive.calculus.tokens import (
+    EXPERTS,
+    TOKENS,
+    At,
+    IndexSum,
+    ScalarIndexSum,
+    index,
+    index_sum,
+)
 from derive.errors import ShapeError, UnknownNodeError
-from derive.symbols import d, latex_name, n
+from derive.symbols import X, d, latex_name, n
 
 x = derive.state("x")
 W = Matrix("W", d, d)
@@ -183,3 +191,16 @@ def test_odd_identifiers_compile_and_stay_apart(name):
     assert "_{}" not in body
     assert not body.endswith("_")
     assert name == name.strip("_") or body != latex_name(name.strip("_") or "x")
+
+
+def test_a_captured_index_stays_in_its_family():
+    """An expert index that must move becomes another expert index, never a token."""
+    e, e2 = index("e"), index("e2")
+    logit = sp.IndexedBase("l")
+    difference = ScalarIndexSum(logit[e2] - logit[e], e2, X)
+    renamed = difference.xreplace({e: e2})
+    assert renamed.index in EXPERTS
+    assert renamed.index not in (e, e2)
+    odd = index("odd")
+    with pytest.raises(UnknownNodeError, match="index odd"):
+        ScalarIndexSum(logit[odd] - logit[e], odd, X).xreplace({e: odd})
