@@ -79,6 +79,7 @@ def initial_weights(
     heads: int = 4,
     tokens: int = 1,
     groups: int = 1,
+    experts: int = 4,
     std: float = 1.0,
     eps: float = 1e-5,
     seed: int = 0,
@@ -100,6 +101,8 @@ def initial_weights(
         Number of tokens ``n``.
     groups : int
         Groups ``G`` of a group norm; must divide `width`.
+    experts : int
+        Experts ``X`` of a mixture.
     std : float
         Matrices have entries :math:`\mathcal N(0, \text{std}^2/\text{fan-in})`; fan-in is the
         number of columns, for the output projection of attention ``heads * d_h``.
@@ -137,11 +140,12 @@ def initial_weights(
         symbols.n: tokens,
         symbols.G: groups,
         symbols.M: tokens,
+        symbols.X: experts,
     }
     rng = np.random.default_rng(seed)
     weights: dict[str, Any] = {"eps": float(eps), **(values or {})}
     for name in sorted(needed):
-        shape = tuple(int(sp.sympify(s).subs(sizes)) for s in needed[name])
+        shape = tuple(_size(name, s, sizes) for s in needed[name])
         weights[name] = _draw(name, shape, rng, std)
     missing = {s.name for s in _scalars(block)} - set(weights)
     if missing:
@@ -150,6 +154,13 @@ def initial_weights(
             f"values={{{min(missing)!r}: 1.0}} (on the command line --value {min(missing)}=1)"
         )
     return weights
+
+
+def _size(name: str, symbol: Any, sizes: Mapping[Any, int]) -> int:
+    size = sp.sympify(symbol).subs(sizes)
+    if not size.is_Integer:
+        raise DomainError(f"weight {name}: no size is known for its dimension {size}")
+    return int(size)
 
 
 def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator, std: float) -> np.ndarray:

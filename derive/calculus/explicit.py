@@ -54,13 +54,9 @@ class SymPyRing:
         """Return the square root."""
         return sp.sqrt(value)
 
-    def exp(self, value: sp.Expr) -> sp.Expr:
-        """Return the exponential."""
-        return sp.exp(value)
-
-    def tanh(self, value: sp.Expr) -> sp.Expr:
-        """Return the hyperbolic tangent."""
-        return sp.tanh(value)
+    def function(self, kind: Any, value: sp.Expr) -> sp.Expr:
+        """Return the function of the entry."""
+        return kind(value)
 
     def activation(self, activation: Activation, order: int, value: sp.Expr) -> sp.Expr:
         """Return the formula, or a named function where the activation is abstract.

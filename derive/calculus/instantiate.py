@@ -39,11 +39,8 @@ class Ring(Protocol):
     def root(self, value: Any) -> Any:
         """Return the square root."""
 
-    def exp(self, value: Any) -> Any:
-        """Return the exponential."""
-
-    def tanh(self, value: Any) -> Any:
-        """Return the hyperbolic tangent."""
+    def function(self, kind: Any, value: Any) -> Any:
+        """Return a SymPy function of one variable: an exponential, a logarithm, ..."""
 
     def activation(self, activation: Activation, order: int, value: Any) -> Any:
         """Return a derivative of an activation."""
@@ -224,10 +221,8 @@ class Instantiation:
                     rest = int(expr.exp - sp.Rational(sign, 2))
                     return self.ring.root(base) ** sign * base**rest
                 return (self.ring.root(base) if expr.exp.q == 2 else base) ** int(expr.exp.p)
-            case sp.exp():
-                return self.ring.exp(self(expr.args[0], at, token))
-            case sp.tanh():
-                return self.ring.tanh(self(expr.args[0], at, token))
+            case sp.Function(args=(argument,)):
+                return self.ring.function(expr.func, self(argument, at, token))
         raise UnknownNodeError(
             f"instantiation: no rule for the scalar {type(expr).__name__} ({expr})"
         )

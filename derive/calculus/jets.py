@@ -102,15 +102,10 @@ class JetRing:
         root = self._value(("root", value.value), self._positive)
         return Dual(root, value.slope / (2 * root))
 
-    def exp(self, value: Dual) -> Dual:
-        """Return a generic exponential."""
-        exponential = self._value(("exp", value.value), self._positive)
-        return Dual(exponential, exponential * value.slope)
-
-    def tanh(self, value: Dual) -> Dual:
-        """Return a generic hyperbolic tangent, whose slope is one minus its square."""
-        tangent = self._value(("tanh", value.value), self._fraction)
-        return Dual(tangent, (1 - tangent**2) * value.slope)
+    def function(self, kind: Any, value: Dual) -> Dual:
+        """Return a generic value, with the slope that the function's derivative makes of it."""
+        result = self._value((kind, value.value), self._positive)
+        return Dual(result, _slope(kind, value.value, result) * value.slope)
 
     def activation(self, activation: Activation, order: int, value: Dual) -> Dual:
         """Return a generic derivative."""
@@ -144,6 +139,13 @@ class JetRing:
         """Return the generic Jacobian."""
         _, slopes = self._jet(mapping, argument)
         return np.array([[Dual(s) for s in row] for row in slopes], dtype=object)
+
+
+def _slope(kind: Any, argument: Fraction, result: Fraction) -> Fraction:
+    """Return the derivative of a function in terms of its argument and its value."""
+    t, value = sp.Dummy("t"), sp.Dummy("value")
+    derivative = kind(t).diff(t).xreplace({kind(t): value})
+    return Fraction(str(derivative.subs({t: sp.Rational(argument), value: sp.Rational(result)})))
 
 
 def exact_jacobian(

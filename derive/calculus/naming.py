@@ -94,8 +94,8 @@ class Named:
             return Let(expr.name, self._walk(expr.definition), *expr.indices)
         if isinstance(expr, Sum):
             return total([self._walk(t) for t in self._fold(expr)])
-        if isinstance(expr, Tensor) and expr.args and not isinstance(expr, ScalarLet):
-            args = [self._walk(a) if isinstance(a, Tensor) else a for a in expr.args]
+        if isinstance(expr, Tensor) or expr.has(Apply, Let):  # also inside scalars
+            args = [self._walk(a) if isinstance(a, sp.Expr) else a for a in expr.args]
             unchanged = all(a is b for a, b in zip(args, expr.args, strict=True))
             return expr if unchanged else expr.func(*args)
         return expr
