@@ -223,6 +223,8 @@ def certify_exact(
     """
     sizes = {symbols.d: d, symbols.f: d + 1, symbols.d_h: 2, symbols.H: 2, symbols.n: n}
     sizes |= {symbols.M: 2, symbols.X: 2, symbols.G: d}
+    widths = (s for s in claimed.free_symbols if s.is_integer and s.is_positive)
+    sizes |= {s: 2 for s in widths if s not in sizes}
     cols = int(sp.sympify(claimed.shape[1]).subs(sizes))
     tokens = n if getattr(claimed, "mixes_tokens", False) else 1
     ring = JetRing(seed)

@@ -49,6 +49,12 @@ SAME = {
 OWN_SCALES = {"layerscale", "scaled-residual", "scaled-normed-residual", "ngpt", "pre-mlp"}
 """Placements whose real layers have scales under names of their own; not re-made as a control."""
 
+SCALED = {"hyperclovax"}
+"""Layers whose branches carry a scale that their placement has no letter for; no control either."""
+
+SUMS = {"deepseek-v3-moe"}
+"""Layers whose feed-forward sublayer is a sum of two maps, so that it cannot be put elsewhere."""
+
 VISIBLE = 1e-3
 """A wrong placement is a wrong term, not a rounding error; see `derive.crosscheck.TOLERANCE`."""
 
@@ -143,12 +149,12 @@ def test_every_other_placement_fails_the_systems(system):
     assert len(swapped) >= 22
 
 
-@pytest.mark.parametrize("system", ZOO)
+@pytest.mark.parametrize("system", [name for name in ZOO if name not in SUMS])
 def test_other_placements_fail_the_zoo(system):
     real = build_zoo(system, 0)
     names = dict.fromkeys((*FEW, real.placement)) if real.placement in PLACEMENTS else FEW
     alive, own, swapped = survivors(real, names)
     assert alive == {}
     assert len(swapped) >= 5
-    if own is not None and real.placement not in OWN_SCALES:
+    if own is not None and real.placement not in OWN_SCALES and system not in SCALED:
         assert own <= real.tolerance

@@ -39,11 +39,8 @@ class MpmathRing:
     def root(self, value):
         return mpmath.sqrt(value)
 
-    def exp(self, value):
-        return mpmath.exp(value)
-
-    def tanh(self, value):
-        return mpmath.tanh(value)
+    def function(self, function, value):
+        return getattr(mpmath, function.__name__)(value)
 
     def activation(self, activation, order, value):
         assert activation.name == "tanh"
