@@ -1,7 +1,8 @@
 """The decision procedure on random expressions: what is rewritten is proved, what differs is not.
 
 A random tree of sums, products, transposes and scalars is built twice: as it stands, and multiplied
-out with its terms in another order. The two are equal for every d; with one coefficient changed they
+out with its terms in another order. The two are equal for every
+d; with one coefficient changed they
 are not. Values at random sizes decide independently.
 """
 
