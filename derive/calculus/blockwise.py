@@ -16,7 +16,7 @@ import sympy as sp
 from derive.calculus.atoms import State
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply, JacobianOf, TokenBlocks
-from derive.calculus.tensor import Product, Sum, Tensor, is_scalar, product, total
+from derive.calculus.tensor import Product, Sum, Tensor, Transposed, is_scalar, product, total
 from derive.calculus.tokens import At, index, index_sum
 from derive.errors import UnknownNodeError
 from derive.symbols import n
@@ -78,6 +78,8 @@ def _block(expr: sp.Basic, i: sp.Basic, j: sp.Basic, fresh: Any) -> sp.Basic:
         return product([sp.KroneckerDelta(i, j), at_token(expr, i)])
     if isinstance(expr, TokenBlocks):
         return _indexed_definition(expr, i, j)
+    if isinstance(expr, Transposed):
+        return Transposed(_block(expr.args[0], j, i, fresh))
     if isinstance(expr, Sum):
         return total([_block(t, i, j, fresh) for t in expr.args])
     if not isinstance(expr, Product):

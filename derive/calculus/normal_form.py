@@ -296,21 +296,6 @@ def _power_in(expr: sp.Expr, symbol: sp.Symbol) -> int:
     return lowest[0] - lowest[1]
 
 
-def _positive_factors(base: sp.Expr) -> tuple[dict[sp.Expr, int], sp.Expr]:
-    """Split a rational function into powers of its positive factors, and the rest."""
-    outside: dict[sp.Expr, int] = {}
-    rest: sp.Expr = sp.S.One
-    for part, sign in zip(sp.fraction(base), (1, -1), strict=True):
-        constant, factors = sp.factor_list(part)
-        rest *= constant**sign
-        for factor, power in factors:
-            if factor.is_positive:
-                outside[factor] = sign * power
-            else:
-                rest *= factor ** (sign * power)
-    return outside, rest
-
-
 def _reduce_root(expr: sp.Expr, root: sp.Symbol, base: sp.Expr) -> sp.Expr:
     """Replace even powers of a root by powers of its square."""
     poly = sp.Poly(expr, root)

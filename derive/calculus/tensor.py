@@ -221,7 +221,7 @@ def product(factors: Iterable[Any]) -> sp.Basic:
         elif factor.shape[1] == 1 and row is not None:
             scalars = [w for w in word[row:] if is_scalar(w)]
             between = [w for w in word[row + 1 :] if not is_scalar(w)]
-            if not any(getattr(w, "mixes_tokens", False) for w in between):
+            if not any(getattr(w, "mixes_tokens", False) for w in (*word[row:], factor)):
                 pairing = Inner(Transposed(word[row]), product([*between, factor]))
                 del word[row:]
                 row = None
@@ -346,6 +346,11 @@ class Transposed(Tensor):
         """Shape of the argument, reversed."""
         rows, cols = self.args[0].shape
         return (cols, rows)
+
+    @property
+    def mixes_tokens(self) -> bool:  # type: ignore[override]
+        """Whether the argument couples tokens."""
+        return bool(getattr(self.args[0], "mixes_tokens", False))
 
     def _sympystr(self, printer: Any) -> str:
         from derive.calculus.printing import transposed_text

@@ -103,3 +103,23 @@ def test_an_abstract_activation_has_named_derivatives():
     shown = explicit(twice, {"d": 2})
     assert shown[0, 1] == 0
     assert shown[0, 0].has(sp.Function("phi"))
+
+
+J_N = "diag(gain) (I - 11'/d - xhat xhat'/d)"
+J_N1 = "diag(gain_1) (I - 11'/d - xhat_1 xhat_1'/d)"
+J_N2 = "diag(gain_2) (I - 11'/d - xhat_2 xhat_2'/d)"
+FACTORED = {
+    "N(x + F(x))": f"(1/s) {J_N} (I + DF(x))",
+    "x + F(N(x))": f"I + DF(N(x)) (1/s) {J_N}",
+    "N2(x + F(N1(x)))": f"(1/s_2) {J_N2} (I + DF(N_1(x)) (1/s_1) {J_N1})",
+    "h = N1(x + A(x)); N2(h + F(h))": (f"(1/s_2) {J_N2} (I + DF(h)) (1/s_1) {J_N1} (I + DA(x))"),
+    "h = x + A(N1(x)); h + F(N2(h))": (
+        f"(I + DF(N_2(h)) (1/s_2) {J_N2}) (I + DA(N_1(x)) (1/s_1) {J_N1})"
+    ),
+    "x + A(N(x)) + F(N(x))": f"I + (DA(N(x)) + DF(N(x))) (1/s) {J_N}",
+}
+
+
+@pytest.mark.parametrize("equation", FACTORED)
+def test_the_result_is_factored(equation):
+    assert str(derive.jacobian(derive.block(equation), x)) == FACTORED[equation]

@@ -17,6 +17,7 @@ from derive.calculus.pointwise import Pointwise
 from derive.calculus.tensor import Product, Sum, Tensor, Transposed, product, total
 from derive.calculus.tokens import At, IndexSum, ScalarIndexSum, index, index_sum
 from derive.errors import ShapeError
+from derive.render.paths import BlockName
 from derive.symbols import alpha, d, eps, f, n
 
 x = derive.state("x")
@@ -50,6 +51,7 @@ ZOO = {
     ScalarIndexSum: ScalarIndexSum(sp.exp(Inner(At(x, j), At(x, i))), j, n),
     Differential: Differential(x),
     ScalarDifferential: ScalarDifferential(s),
+    BlockName: BlockName(JacobianOf(A, x), i, j),
 }
 
 

@@ -52,6 +52,11 @@ DIFFERENT = {
     "SymPy's own product": (2 * eye(d), 3 * eye(d)),
     "root is not its square": (scale, Inner(x, x) / d + eps),
     "token scalar past a mixing operator": (mixing * (scale * x), scale * (mixing * x)),
+    "token scalar past a transposed mixing operator": (
+        mixing.T * (scale * x),
+        scale * (mixing.T * x),
+    ),
+    "form across a mixing operator": (gain * x.T * mixing * one, gain * one.T * mixing.T * x),
     "Jacobians at two points": (JacobianOf(F, x), JacobianOf(F, one)),
     "d is not d - 1": (d * x, (d - 1) * x),
     "scalar against matrix": (Inner(x, x), x * x.T),

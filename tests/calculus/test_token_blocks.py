@@ -74,6 +74,17 @@ def test_blocks_are_those_of_the_sequence_jacobian(name, values):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_of_the_transpose_are_the_transposed_blocks(name, values):
+    J = derive.jacobian(BLOCKS[name], x)
+    found, back = (
+        np.array(explicit(e, SIZES, tokens=3, values=values).evalf(20), dtype=float)
+        for e in (J, J.T)
+    )
+    np.testing.assert_allclose(back, found.T, rtol=0, atol=1e-13 * np.abs(found).max())
+    assert np.abs(back - found).max() > 1e-3
+
+
 def test_what_acts_on_each_token_alone_is_diagonal():
     J = derive.jacobian(derive.block("post"), x)
     assert token_block(J, 0, 1) == sp.ZeroMatrix(*J.shape)
