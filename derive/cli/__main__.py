@@ -1,0 +1,5 @@
+"""`python -m derive.cli`."""
+
+from derive.cli import main
+
+main()
