@@ -16,11 +16,6 @@ from derive.cli.options import (
     plot_option,
     stack_options,
 )
-    check_figure,
-    parse_depths,
-    parse_values,
-    plot_option,
-)
 from derive.cli.output import json_text, progress, table_text
 
 __all__ = ["depth"]
