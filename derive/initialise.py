@@ -7,6 +7,7 @@ biases 0: the usual initialisation, stated here because depth laws depend on it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from derive.errors import DomainError, WeightError
 RANGES = {"h": symbols.H, "g": symbols.G, "e": symbols.X, "t": symbols.M}
 """The dimension that the index of a weight runs over, by its first letter; tokens otherwise."""
 
-__all__ = ["initial_weights", "parameters", "random_state"]
+__all__ = ["initial_weights", "layer_seed", "parameters", "random_state"]
 
 
 def parameters(block: sp.Basic) -> dict[str, tuple[Any, ...]]:
@@ -38,6 +39,11 @@ def parameters(block: sp.Basic) -> dict[str, tuple[Any, ...]]:
     dict from str to tuple of sympy.Expr
         For example ``{"gain": (d,), "W_1": (f, d), "W_Q": (H, d_h, d)}``.
     """
+    return dict(_parameters(block))
+
+
+@lru_cache(maxsize=256)
+def _parameters(block: sp.Basic) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     found: dict[str, tuple[Any, ...]] = {}
     for node in _nodes(block):
         if isinstance(node, At) and isinstance(node.family, Vector | Matrix):
@@ -45,7 +51,7 @@ def parameters(block: sp.Basic) -> dict[str, tuple[Any, ...]]:
             found[node.family.name] = (axis, *_shape(node.family))
         elif isinstance(node, Vector | Matrix):
             found.setdefault(node.name, _shape(node))
-    return found
+    return tuple(found.items())
 
 
 def _shape(node: Vector | Matrix) -> tuple[Any, ...]:
@@ -144,8 +150,7 @@ def initial_weights(
     }
     rng = np.random.default_rng(seed)
     weights: dict[str, Any] = {"eps": float(eps), **(values or {})}
-    for name in sorted(needed):
-        shape = tuple(_size(name, s, sizes) for s in needed[name])
+    for name, shape in _shapes(block, tuple(sizes.items())):
         weights[name] = _draw(name, shape, rng, std)
     missing = {s.name for s in _scalars(block)} - set(weights)
     if missing:
@@ -154,6 +159,16 @@ def initial_weights(
             f"values={{{min(missing)!r}: 1.0}} (on the command line --value {min(missing)}=1)"
         )
     return weights
+
+
+@lru_cache(maxsize=256)
+def _shapes(
+    block: sp.Basic, sizes: tuple[tuple[Any, int], ...]
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return the weights in alphabetical order, with the sizes of their axes."""
+    known = dict(sizes)
+    needed = sorted(parameters(block).items())
+    return tuple((name, tuple(_size(name, s, known) for s in shape)) for name, shape in needed)
 
 
 def _size(name: str, symbol: Any, sizes: Mapping[Any, int]) -> int:
@@ -191,13 +206,19 @@ def _rotations(tokens: int, width: int) -> np.ndarray:
     return out
 
 
-def _scalars(block: sp.Basic) -> set[sp.Symbol]:
+@lru_cache(maxsize=256)
+def _scalars(block: sp.Basic) -> frozenset[sp.Symbol]:
     known = {symbols.d, symbols.f, symbols.H, symbols.d_h, symbols.n, symbols.eps}
     free: set[sp.Basic] = set()
     for node in _nodes(block):
         if isinstance(node, sp.Symbol) and not node.is_integer:
             free.add(node)
-    return {s for s in free if isinstance(s, sp.Symbol)} - known
+    return frozenset(s for s in free if isinstance(s, sp.Symbol)) - known
+
+
+def layer_seed(seed: int, layer: int) -> int:
+    """Return the seed of a layer's weights; it does not depend on how many layers follow."""
+    return int(np.random.SeedSequence((seed, layer)).generate_state(1)[0])
 
 
 def random_state(width: int, tokens: int = 1, seed: int = 0) -> np.ndarray:

@@ -23,7 +23,8 @@ from scipy.special import expit, ndtr
 from derive import symbols
 from derive.blocks.moe import step
 from derive.blocks.paths import paths
-from derive.calculus.atoms import Diag, Inner, Matrix, Ones, State, Vector
+from derive.calculus.atoms import Diag, Inner, Matrix, Ones, Reciprocal, State, Vector
+from derive.calculus.derivation import Derivation
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply, JacobianOf, TokenBlocks
 from derive.calculus.pointwise import Activation, Pointwise
@@ -43,7 +44,7 @@ from derive.linalg import (
 )
 from derive.linalg import Sum as OperatorSum
 
-__all__ = ["AbstractMap", "Environment", "Value", "evaluate", "lower", "lower_paths"]
+__all__ = ["AbstractMap", "Environment", "Value", "evaluate", "linearise", "lower", "lower_paths"]
 
 RANGES = {
     **dict.fromkeys(("h", "h2", "h3"), symbols.H),
@@ -95,6 +96,9 @@ def _union(values: Iterable[Value]) -> tuple[str, ...]:
 
 
 def _combine(function: Callable[..., np.ndarray], *values: Value) -> Value:
+    axes = max((v.axes for v in values), key=len)
+    if all(not v.axes or v.axes == axes for v in values):  # NumPy aligns these itself
+        return Value(axes, function(*(v.data for v in values)))
     axes = _union(values)
     return Value(axes, function(*(v.aligned(axes) for v in values)))
 
@@ -211,13 +215,15 @@ class Environment:
 
     def size(self, symbol: sp.Expr) -> int:
         """Return the size of a dimension."""
-        return int(sp.sympify(symbol).subs(self.sizes))
+        known = self.sizes.get(symbol)
+        return int(sp.sympify(symbol).subs(self.sizes)) if known is None else known
 
     def __call__(self, expr: sp.Basic) -> Value:
         """Return the value of an expression, each one computed once."""
         value = self._memo.get(expr)
         if value is None:
-            value = self._scalar(expr) if is_scalar(expr) else self._walk(expr)
+            rule = Environment._scalar if is_scalar(expr) else _rule(Environment, type(expr))
+            value = rule(self, expr)
             self._memo[expr] = value
         return value
 
@@ -244,10 +250,11 @@ class Environment:
         column = isinstance(expr, Vector)
         array = self.weight(expr.name, len(axes) + (1 if column else 2))
         array = array[..., None] if column else array
-        wanted = [s for s in expr.shape if s != 1]
+        wanted = [s for s in expr.shape if s is not sp.S.One]
         shape = array.shape[-2 : None if len(wanted) == 2 else -1]
         for symbol, size in zip(wanted, shape, strict=True):
-            self.bind(symbol, size, f"weight {expr.name} of shape {shape}")
+            if self.sizes.get(symbol) != size:
+                self.bind(symbol, size, f"weight {expr.name} of shape {shape}")
         return Value(axes, array)
 
     @_walk.register
@@ -290,6 +297,13 @@ class Environment:
         value = self(expr.args[0])
         rows = value.data.shape[-2]
         return Value(value.axes, value.data * np.eye(rows))
+
+    @_walk.register
+    def _(self, expr: Reciprocal) -> Value:
+        value = self(expr.args[0])
+        if not value.data.all():
+            raise DomainError(f"{expr}: expected no zero in {expr.args[0]}")
+        return Value(value.axes, 1 / value.data)
 
     @_walk.register
     def _(self, expr: Transposed) -> Value:
@@ -478,6 +492,17 @@ class Environment:
 
 
 @lru_cache(maxsize=1024)
+def _rule(walker: Any, node: type) -> Callable[[Any, sp.Basic], Any]:
+    """Return the rule of a walker for a kind of node, found once."""
+    return walker.__dict__["_walk"].dispatcher.dispatch(node)
+
+
+@lru_cache(maxsize=1024)
+def _scalar_product(scalars: tuple[sp.Expr, ...]) -> sp.Expr:
+    return sp.Mul(*scalars)
+
+
+@lru_cache(maxsize=1024)
 def _leaves(expr: sp.Basic) -> tuple[sp.Basic, ...]:
     """Return the states and weights in an expression, each once."""
     seen: set[sp.Basic] = set()
@@ -606,6 +631,38 @@ def lower(
     return Lowering(env)(expr)
 
 
+def linearise(
+    found: Derivation,
+    weights: Mapping[str, Any],
+    state: np.ndarray,
+    maps: Mapping[str, AbstractMap] | None = None,
+) -> tuple[np.ndarray, Operator]:
+    r"""Return a block's value and its Jacobian at a state, what they share computed once.
+
+    Parameters
+    ----------
+    found : Derivation
+        The derived block.
+    weights, state, maps
+        As for `evaluate`.
+
+    Returns
+    -------
+    tuple of array (n, rows) and Operator
+        :math:`B(x)` and :math:`dB/dx`.
+
+    Raises
+    ------
+    ShapeError, WeightError, DomainError, UnknownNodeError
+        As the message says.
+    """
+    env = Environment(weights, state, maps)
+    env.prepare(found.jacobian)
+    operator = Lowering(env)(found.jacobian)
+    env.prepare(found.output)
+    return np.array(env._family(env(found.output))), operator
+
+
 def lower_paths(
     node: TokenBlocks,
     weights: Mapping[str, Any],
@@ -647,7 +704,7 @@ class Lowering:
 
     def __call__(self, expr: sp.Basic) -> Operator:
         """Return the operator of a matrix expression."""
-        return self._walk(expr)
+        return _rule(Lowering, type(expr))(self, expr)
 
     @singledispatchmethod
     def _walk(self, expr: sp.Basic) -> Operator:
@@ -699,7 +756,7 @@ class Lowering:
     def _scaling(self, scalars: list[sp.Expr], width: int) -> list[Operator]:
         if not scalars:
             return []
-        value = self.env(sp.Mul(*scalars))
+        value = self.env(_scalar_product(tuple(scalars)))
         if value.axes not in ((), (TOKEN,)):
             raise ShapeError(f"expected one scalar per token, got axes {value.axes}")
         return [Scaling(value.data.reshape(-1), self.env.tokens, width)]

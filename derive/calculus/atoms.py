@@ -27,7 +27,7 @@ class _Named(Tensor):
     @property
     def name(self) -> str:
         """The identifier."""
-        return str(self.args[0])
+        return self.args[0].name
 
     @property
     def shape(self) -> tuple[sp.Expr, sp.Expr]:

@@ -17,7 +17,7 @@ from derive import linalg
 from derive.calculus.derivation import Derivation, derivation
 from derive.calculus.tensor import product, total
 from derive.errors import DomainError, ShapeError
-from derive.initialise import initial_weights
+from derive.initialise import initial_weights, layer_seed
 from derive.linalg import Operator, ScaledMatrix
 from derive.lower import AbstractMap, evaluate, lower
 
@@ -90,10 +90,8 @@ class Stack:
         """
         if layers < 0:
             raise DomainError(f"layers: expected at least 0, got {layers}")
-        seeds = [
-            np.random.SeedSequence((seed, layer)).generate_state(1)[0] for layer in range(layers)
-        ]
-        return cls(block, state, [initial_weights(block, seed=int(s), **sizes) for s in seeds])
+        seeds = [layer_seed(seed, layer) for layer in range(layers)]
+        return cls(block, state, [initial_weights(block, seed=s, **sizes) for s in seeds])
 
     @property
     def layers(self) -> int:
