@@ -491,9 +491,8 @@ class Environment:
         return Value(axes, weights / np.where(partition > 0, partition, 1.0))
 
 
-@lru_cache(maxsize=1024)
-def _rule(walker: Any, node: type) -> Callable[[Any, sp.Basic], Any]:
-    """Return the rule of a walker for a kind of node, found once."""
+def _rule(walker: type, node: type) -> Callable[[Any, sp.Basic], Any]:
+    """Return the rule of a walker for a kind of node; no method is bound, which is quicker."""
     return walker.__dict__["_walk"].dispatcher.dispatch(node)
 
 
