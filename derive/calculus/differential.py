@@ -83,15 +83,27 @@ Bound = tuple[sp.Symbol, sp.Expr]
 
 @dataclass(frozen=True)
 class Term:
-    """`coefficient` times the differential of `atom`, summed over the indices `over`."""
+    """`coefficient` times the differential of `atom`, summed over the indices `over`.
+
+    The differential of a matrix stands between two factors, `coefficient` and the column `right`:
+    that of W in ``A W v`` is ``A dW v``.
+    """
 
     coefficient: sp.Basic
     atom: sp.Basic
     over: tuple[Bound, ...] = ()
+    right: sp.Basic | None = None
+
+    @property
+    def free_symbols(self) -> set[sp.Basic]:
+        """Symbols in the factors and the atom, summation indices included."""
+        used = self.coefficient.free_symbols | self.atom.free_symbols
+        return used if self.right is None else used | self.right.free_symbols
 
     def expr(self) -> sp.Basic:
         """Return the term as an expression."""
-        body = product([self.coefficient, Differential(self.atom)])
+        right = [] if self.right is None else [self.right]
+        body = product([self.coefficient, Differential(self.atom), *right])
         for bound, size in reversed(self.over):
             node = ScalarIndexSum if is_scalar(body) else IndexSum
             body = node(body, bound, size)
@@ -116,7 +128,7 @@ class Term:
         return self._changed(change) if change else self
 
     def _fresh(self, bound: sp.Symbol, taken: set[sp.Basic]) -> sp.Symbol:
-        used = self.coefficient.free_symbols | self.atom.free_symbols
+        used = self.free_symbols
         return next(t for t in family(bound) if t not in taken and t not in used)
 
     def _changed(self, change: Mapping[sp.Basic, sp.Basic]) -> Term:
@@ -124,6 +136,7 @@ class Term:
             self.coefficient.xreplace(change),
             self.atom.xreplace(change),
             tuple((change.get(b, b), size) for b, size in self.over),
+            None if self.right is None else self.right.xreplace(change),
         )
 
 
@@ -179,17 +192,17 @@ def collect(form: Form, *, scalars_first: bool = True) -> Form:
     With `scalars_first` the common scalar is taken out of the merged coefficient; without it the
     scalars stay with the factor that they belong to.
     """
-    groups: dict[tuple[sp.Basic, tuple[Bound, ...]], list[sp.Basic]] = {}
+    groups: dict[tuple[sp.Basic, tuple[Bound, ...], sp.Basic | None], list[sp.Basic]] = {}
     for term in form.terms:
         coefficient = front(term.coefficient) if scalars_first else term.coefficient
-        groups.setdefault((term.atom, term.over), []).append(coefficient)
+        groups.setdefault((term.atom, term.over, term.right), []).append(coefficient)
     terms = []
-    for (atom, over), coefficients in groups.items():
+    for (atom, over, right), coefficients in groups.items():
         merged = total(coefficients)
         if scalars_first and len(coefficients) > 1:
             merged = _common_scalar(merged)
         if not _vanishes(merged):
-            terms.append(Term(merged, atom, over))
+            terms.append(Term(merged, atom, over, right))
     return Form(tuple(terms))
 
 
@@ -256,7 +269,8 @@ class Differentiator:
     def _scaled(self, left: Iterable[Any], form: Form, right: Iterable[Any] = ()) -> list[Term]:
         left, right = list(left), list(right)
         return [
-            Term(front(product([*left, t.coefficient, *right])), t.atom, t.over) for t in form.terms
+            replace(t, coefficient=front(product([*left, t.coefficient, *right])))
+            for t in form.terms
         ]
 
     @singledispatchmethod
@@ -291,6 +305,9 @@ class Differentiator:
                 terms += self._scaled([rest], inner(factor))
             elif factor.shape[1] == 1 and all(is_scalar(r) for r in right):
                 terms += self._scaled([*right, *left], self(factor))
+            elif self.is_atom(factor):  # a weight: d(A W v) = A dW v + A W dv
+                coefficient = front(product([*left, sp.Identity(factor.shape[0])]))
+                terms.append(Term(coefficient, factor, right=product(right)))
             elif isinstance(factor, Diag):
                 terms += self._scaled([*left, self._as_diag(product(right))], self(factor.args[0]))
             else:
@@ -411,7 +428,7 @@ def substitute(
             t = t.clear_of(outside) if t.over else t
             coefficient = product([term.coefficient, t.coefficient])
             coefficient = front(coefficient) if scalars_first else coefficient
-            terms.append(Term(coefficient, t.atom, (*term.over, *t.over)))
+            terms.append(Term(coefficient, t.atom, (*term.over, *t.over), t.right))
     return Form(tuple(terms)), tuple(replaced)
 
 
@@ -420,10 +437,12 @@ def sum_inside(form: Form) -> Form:
     terms = []
     for term in form.terms:
         coefficient, over = term.coefficient, []
+        kept = term.atom.free_symbols
+        kept = kept if term.right is None else kept | term.right.free_symbols
         for bound, size in term.over:
-            if bound in term.atom.free_symbols:
+            if bound in kept:
                 over.append((bound, size))
             else:
                 coefficient = front(index_sum(coefficient, bound, size))
-        terms.append(Term(coefficient, term.atom, tuple(over)))
+        terms.append(Term(coefficient, term.atom, tuple(over), term.right))
     return Form(tuple(terms))

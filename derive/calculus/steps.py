@@ -29,7 +29,15 @@ from derive.calculus.printing import text
 from derive.calculus.tensor import Transposed, is_scalar, product, total
 from derive.calculus.tokens import FAMILIES, MEMORY, TOKENS, At, index_sum
 
-__all__ = ["RULES", "Recorder", "Step", "body_jacobian"]
+__all__ = [
+    "RULES",
+    "Recorder",
+    "Step",
+    "body_differential",
+    "body_jacobian",
+    "of_argument",
+    "read_jacobian",
+]
 
 RULES = {
     "sum": "the differential of a sum is the sum of the differentials",
@@ -145,14 +153,8 @@ def _canonical_bound(term: Term) -> Term:
     """Name the bound token of a term ``j``, that of a memory ``t``, where the name is free."""
     for members, preferred in ((TOKENS, TOKENS[1]), (MEMORY, MEMORY[0])):
         bounds = [b for b, _ in term.over if b in members]
-        used = term.coefficient.free_symbols | term.atom.free_symbols
-        if len(bounds) == 1 and bounds[0] != preferred and preferred not in used:
-            renaming = {bounds[0]: preferred}
-            term = Term(
-                term.coefficient.xreplace(renaming),
-                term.atom.xreplace(renaming),
-                tuple((renaming.get(b, b), size) for b, size in term.over),
-            )
+        if len(bounds) == 1 and bounds[0] != preferred and preferred not in term.free_symbols:
+            term = term._changed({bounds[0]: preferred})
     return term
 
 
@@ -174,12 +176,37 @@ def body_jacobian(mapping: Map, argument: sp.Basic, body: Body) -> tuple[sp.Basi
         Factored; a `TokenBlocks` node if the map mixes tokens.
     steps : list of Step
     """
+    form, steps = body_differential(mapping, argument, body)
+    return read_jacobian(mapping, argument, form), steps
+
+
+def body_differential(
+    mapping: Map,
+    argument: sp.Basic,
+    body: Body,
+    is_weight: Callable[[sp.Basic], bool] = lambda expr: False,
+) -> tuple[Form, list[Step]]:
+    r"""Differential of a concrete map's output in its argument and, where asked for, its weights.
+
+    Parameters
+    ----------
+    mapping, argument, body
+        As for `body_jacobian`.
+    is_weight : callable
+        Which leaves vary besides the argument; none unless said.
+
+    Returns
+    -------
+    form : Form
+        Down to the argument and the weights; at output token ``i`` if the map mixes tokens.
+    steps : list of Step
+    """
     names = {v.name for v in body.lets}
 
     def is_atom(expr: sp.Basic) -> bool:
         if isinstance(expr, Let | ScalarLet) and expr.name in names and expr != argument:
             return True
-        return expr == argument or (isinstance(expr, At) and expr.family == argument)
+        return of_argument(expr, argument) or is_weight(expr)
 
     known: dict[str, tuple[tuple[sp.Symbol, ...], Form]] = {}
 
@@ -214,14 +241,22 @@ def body_jacobian(mapping: Map, argument: sp.Basic, body: Body) -> tuple[sp.Basi
                 line.sum_inside()
                 line.collect(scalars_first=False)
         known[quantity.name] = (quantity.indices, line.form)
-    form = known[output.name][1]
+    return known[output.name][1], steps
+
+
+def of_argument(atom: sp.Basic, argument: sp.Basic) -> bool:
+    """Whether an atom is the argument of a map, or a token of it."""
+    return atom == argument or (isinstance(atom, At) and atom.family == argument)
+
+
+def read_jacobian(mapping: Map, argument: sp.Basic, form: Form) -> sp.Basic:
+    """Read the Jacobian off the differential of a map, whose atoms are the argument alone."""
     if mapping.mixes_tokens:
-        return _read_blocks(mapping, argument, form), steps
+        return _read_blocks(mapping, argument, form)
     if not form.terms:
-        rows = body.output.shape[0]
-        return sp.ZeroMatrix(rows, argument.shape[0]), steps
+        return sp.ZeroMatrix(mapping.output_rows(argument), argument.shape[0])
     (term,) = form.terms
-    return term.coefficient, steps
+    return term.coefficient
 
 
 def _output_let(mapping: Map, argument: sp.Basic, body: Body) -> Let:
