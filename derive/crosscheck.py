@@ -8,7 +8,7 @@ the weights and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ __all__ = [
     "check_block",
     "closed_form",
     "closed_jacobian",
+    "not_checked",
     "relative_error",
 ]
 
@@ -88,6 +89,11 @@ class Check:
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as a dict."""
         return asdict(self)
+
+
+def not_checked(system: str, reason: str) -> dict[str, Any]:
+    """Return the row of a system that cannot be built: the reason as its note, the rest None."""
+    return {**dict.fromkeys(f.name for f in fields(Check)), "system": system, "note": reason}
 
 
 def closed_form(real: RealBlock, placement: str | None = None) -> sp.Basic:

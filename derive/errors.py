@@ -47,3 +47,7 @@ class ParseError(DeriveError, ValueError):
 
 class MissingExtraError(DeriveError, ImportError):
     """An optional package is needed; the message names the extra that installs it."""
+
+
+class MissingPackageError(MissingExtraError):
+    """A package is needed that no extra can bring, because of what it requires itself."""

@@ -43,6 +43,8 @@ from derive.linalg import (
     Zero,
 )
 from derive.linalg import Sum as OperatorSum
+from derive.linalg.arrays import is_finite
+from derive.linalg.recording import DepartureError, Recording, record, recorded
 
 __all__ = ["AbstractMap", "Environment", "Value", "evaluate", "linearise", "lower", "lower_paths"]
 
@@ -408,7 +410,7 @@ class Environment:
         if isinstance(expr, sp.Symbol):
             known = self.sizes.get(expr)
             size = float(known) if known is not None else self.weight(expr.name, 0)
-            return Value((), np.asarray(size).reshape(1, 1))
+            return Value((), np.reshape(size, (1, 1)))
         if expr.is_Add:
             return _combine(lambda *a: sum(a[1:], a[0]), *(self(a) for a in expr.args))
         if expr.is_Mul:
@@ -556,6 +558,7 @@ def activation_function(activation: Activation, order: int) -> Callable[[np.ndar
         t, formula.expr, modules=[{"sigmoid": expit, "normal_cdf": ndtr}, "scipy", "numpy"]
     )
 
+    @recorded
     def function(values: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", under="ignore"):
             return np.broadcast_to(np.asarray(compiled(values), dtype=float), values.shape)
@@ -591,9 +594,7 @@ def evaluate(
     ShapeError, WeightError, DomainError
         As the message says.
     """
-    env = Environment(weights, state, maps)
-    env.prepare(expr)
-    out = np.array(env._family(env(expr)))
+    out = np.array(_run(_evaluated, expr, weights, state, maps))
     return out[0] if np.ndim(state) == 1 else out
 
 
@@ -625,9 +626,7 @@ def lower(
     ShapeError, WeightError, DomainError, UnknownNodeError
         As the message says.
     """
-    env = Environment(weights, state, maps)
-    env.prepare(expr)
-    return Lowering(env)(expr)
+    return _run(_lowered, expr, weights, state, maps)
 
 
 def linearise(
@@ -655,11 +654,108 @@ def linearise(
     ShapeError, WeightError, DomainError, UnknownNodeError
         As the message says.
     """
-    env = Environment(weights, state, maps)
-    env.prepare(found.jacobian)
-    operator = Lowering(env)(found.jacobian)
-    env.prepare(found.output)
-    return np.array(env._family(env(found.output))), operator
+    value, operator = _run(_linearised, (found.jacobian, found.output), weights, state, maps)
+    return np.array(value), operator
+
+
+def _evaluated(env: Environment, expr: sp.Basic) -> np.ndarray:
+    env.prepare(expr)
+    return env._family(env(expr))
+
+
+def _lowered(env: Environment, expr: sp.Basic) -> Operator:
+    env.prepare(expr)
+    return Lowering(env)(expr)
+
+
+def _linearised(env: Environment, exprs: tuple[sp.Basic, ...]) -> tuple[np.ndarray, Operator]:
+    jacobian, output = exprs
+    operator = _lowered(env, jacobian)
+    return _evaluated(env, output), operator
+
+
+class _RecordedEnvironment(Environment):
+    """An environment whose weights and state write down what is done with them."""
+
+    def __init__(
+        self, recording: Recording, weights: Mapping[str, Any], state: np.ndarray
+    ) -> None:
+        super().__init__(weights, state)
+        self.recording = recording
+        self.state = recording.input(_STATE, self.state)
+
+    def weight(self, name: str, ndim: int) -> np.ndarray:
+        return self.recording.input(name, super().weight(name, ndim))
+
+
+_STATE = "the state"
+
+
+@lru_cache(maxsize=512)
+def _recordings(*key: Any) -> list[Recording | None]:
+    """Return the place that keeps the recording for an expression and the shapes of its inputs."""
+    return []
+
+
+def _run(
+    compute: Callable[[Any, Any], Any],
+    expr: Any,
+    weights: Mapping[str, Any],
+    state: np.ndarray,
+    maps: Mapping[str, AbstractMap] | None,
+) -> Any:
+    """Evaluate or lower; for shapes seen before, by replaying the array operations alone.
+
+    The walk over the expression costs more than the arithmetic of a narrow layer. It is recorded
+    once; what the recording cannot do again is walked, errors included.
+    """
+    key = None if maps else _shapes(weights, state)
+    if key is None:
+        return compute(Environment(weights, state, maps), expr)
+    kept = _recordings(compute, expr, *key)
+    try:
+        if not kept:
+            recording, result = record(
+                lambda recording: compute(_RecordedEnvironment(recording, weights, state), expr)
+            )
+            kept.append(recording)
+            return result
+        if kept[0] is not None:
+            return kept[0].replay(_inputs(kept[0].inputs, weights, state))
+    except DepartureError:
+        if not kept:
+            kept.append(None)
+    return compute(Environment(weights, state, maps), expr)
+
+
+def _shapes(weights: Mapping[str, Any], state: np.ndarray) -> tuple[Any, ...] | None:
+    """Return what the array operations depend on besides the entries."""
+    try:
+        shapes = [
+            (name, value.shape if isinstance(value, np.ndarray) else np.shape(value))
+            for name, value in weights.items()
+        ]
+        mask = weights.get("mask")
+        seen = None if mask is None else (mask.dtype.str, mask.tobytes())
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return (np.shape(state), tuple(shapes), seen)
+
+
+def _inputs(
+    names: Iterable[str], weights: Mapping[str, Any], state: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return the inputs of a recording by name, checked."""
+    try:
+        found = {
+            name: np.asarray(weights[name], dtype=float) for name in names if name != _STATE
+        }
+        found[_STATE] = np.atleast_2d(np.asarray(state, dtype=float))
+    except (TypeError, ValueError):
+        raise DepartureError from None
+    if not all(map(is_finite, found.values())):
+        raise DepartureError
+    return found
 
 
 def lower_paths(

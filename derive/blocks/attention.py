@@ -19,14 +19,14 @@ import sympy as sp
 from sympy.core.symbol import Str
 
 from derive import symbols
-from derive.blocks.norms import L2Norm
-from derive.calculus.atoms import Diag, Inner, Matrix, Vector
+from derive.blocks.norms import L2Norm, LayerNorm, RMSNorm
+from derive.calculus.atoms import Diag, Inner, Matrix, Ones, Vector
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Body, Identity, Map, with_indices
 from derive.calculus.pointwise import Activation, Pointwise
 from derive.calculus.tensor import as_scalar, product, total
 from derive.calculus.tokens import MEMORY, At, IndexSum, index, index_sum
-from derive.errors import UnknownNameError
+from derive.errors import UnknownNameError, UnknownNodeError
 
 __all__ = ["Attention", "CrossAttention"]
 
@@ -291,19 +291,36 @@ def _per_head(output: sp.Basic, h: sp.Symbol) -> sp.Basic:
 
 
 def _full_width(norm: Any, raw: Let, name: str, h: sp.Symbol, token: Any) -> Body:
-    """Return the RMS (or L2) norm over the features of all heads together, head by head."""
+    """Return a norm over the features of all heads together, head by head."""
     other = index("h2")
-    each = raw.xreplace({h: other})
     tokens = () if token is None else (token,)
-    width = 1 if isinstance(norm, L2Norm) else symbols.H * raw.shape[0]
-    ms = ScalarLet("ms_" + name, index_sum(Inner(each, each), other, symbols.H) / width, *tokens)
-    r = ScalarLet("r_" + name, sp.sqrt(ms + norm.eps), *tokens)
-    xhat = Let("xhat_" + name, product([1 / r, raw]), h, *tokens)
+    features = symbols.H * raw.shape[0]
+    lets: list[Let | ScalarLet] = []
+    numerator: sp.Basic = raw
+    if isinstance(norm, LayerNorm):
+        one = Ones(raw.shape[0])
+        total_ = index_sum(Inner(one, raw.xreplace({h: other})), other, symbols.H)
+        mean = ScalarLet("mean_" + name, total_ / features, *tokens)
+        numerator = Let("c_" + name, total([raw, product([-mean, one])]), h, *tokens)
+        lets += (mean, numerator)
+    elif not isinstance(norm, RMSNorm | L2Norm):
+        raise UnknownNodeError(
+            f"out_norm, full_norm: expected a LayerNorm, RMSNorm or L2Norm over all heads, "
+            f"got {type(norm).__name__}"
+        )
+    each = numerator.xreplace({h: other})
+    squares = index_sum(Inner(each, each), other, symbols.H)
+    ms = ScalarLet("ms_" + name, squares / (1 if isinstance(norm, L2Norm) else features), *tokens)
+    inside = sp.sqrt(ms) + norm.eps if norm.eps_outside else sp.sqrt(ms + norm.eps)
+    r = ScalarLet("r_" + name, inside, *tokens)
+    xhat = Let("xhat_" + name, product([1 / r, numerator]), h, *tokens)
     rules = (
-        Identity(sp.sqrt(ms + norm.eps), r, f"definition of {r}", f"{r} = sqrt({ms} + eps)"),
-        Identity(raw, product([r, xhat]), f"definition of {xhat}", f"{raw} = {r} {xhat}"),
+        Identity(inside, r, f"definition of {r}", f"{r} = {inside}"),
+        Identity(
+            numerator, product([r, xhat]), f"definition of {xhat}", f"{numerator} = {r} {xhat}"
+        ),
     )
-    return Body((ms, r, xhat), norm.affine(xhat), rules)
+    return Body((*lets, ms, r, xhat), norm.affine(xhat), rules)
 
 
 class Attention(_Softmax):
@@ -332,7 +349,7 @@ class Attention(_Softmax):
     query_norm, key_norm, value_norm : norm, optional
         Norm of each head's query, key or value, before the rotation.
     full_norm : bool
-        Whether that norm (RMS) is over the features of all heads together.
+        Whether that norm is over the features of all heads together.
     softcap : expression, optional
         The cap ``c`` of :math:`c\tanh(S/c)`.
     score_bias : bool
@@ -348,7 +365,7 @@ class Attention(_Softmax):
     query_gain : bool
         Whether the query is multiplied entry by entry by ``gain_Q[h]``, after norm and rotation.
     out_norm : norm, optional
-        RMS or L2 norm of the (gated) outputs of all heads together, before the projection.
+        Layer, RMS or L2 norm of the (gated) outputs of all heads together, before the projection.
 
     Raises
     ------

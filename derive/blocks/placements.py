@@ -102,7 +102,7 @@ _REGISTERED = (
         "c = N(x); c + F(c)",
         "apply_residual_connection_post_layernorm of Megatron-LM and BLOOM",
         "multiplied by J_N at every block: looks like pre-norm, has no identity path",
-        "BLOOM with its flag, the first norm_first of torch",
+        "BLOOM with its flag",
     ),
     Placement(
         "scaled-normed-residual",
@@ -260,6 +260,13 @@ _REGISTERED = (
         "He et al., Deep Residual Learning, 2015, arXiv:1512.03385",
         "the identity: untouched; nothing bounds the branch",
         "the first attention block of ModernBERT",
+    ),
+    Placement(
+        "pre-mlp",
+        "y_A = x + A(x); y_A + F(N(y_A))",
+        "Warner et al., ModernBERT, 2024, arXiv:2412.13663: the embeddings are normed already",
+        "the identity: untouched; nothing bounds the attention branch",
+        "the first layer of ModernBERT",
     ),
 )
 

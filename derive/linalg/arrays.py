@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from derive.errors import DomainError, ShapeError, WeightError
 
-__all__ = ["Array", "as_array", "as_count", "per_token"]
+__all__ = ["Array", "as_array", "as_count", "is_finite", "per_token"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -45,6 +46,7 @@ def as_array(name: str, value: npt.ArrayLike, ndim: int | Sequence[int]) -> Arra
     ShapeError
         If it has another number of axes, or an axis of length 0.
     """
+    value = getattr(value, "recorded_array", value)
     try:
         array = np.asarray(value)
     except ValueError:
@@ -60,11 +62,17 @@ def as_array(name: str, value: npt.ArrayLike, ndim: int | Sequence[int]) -> Arra
     if 0 in array.shape:
         raise ShapeError(f"{name}: expected no axis of length 0, got shape {array.shape}")
     array = array.astype(np.float64, copy=False)
-    if not np.isfinite(array).all():
+    if not is_finite(array):
         raise WeightError(f"{name}: expected finite entries, got nan or inf")
     view = array.view(np.ndarray)[...]
     view.flags.writeable = False
     return view
+
+
+def is_finite(array: Array) -> bool:
+    """Whether every entry is finite: if the sum is, each one is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(math.isfinite(array.sum()) or np.isfinite(array).all())
 
 
 def per_token(name: str, array: Array, tokens: int) -> Array:

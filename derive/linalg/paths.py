@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from derive.errors import DomainError
+from derive.errors import DomainError, ShapeError, UnknownNodeError
 from derive.linalg.arrays import Array, as_count
 from derive.linalg.composition import Sum
 from derive.linalg.contraction import Contraction
-from derive.linalg.factors import Factor, as_branches, width_in
+from derive.linalg.factors import Factor, as_branches, as_factor, width_in
 from derive.linalg.operator import Operator
+from derive.linalg.scaled import LOG_2, ScaledMatrix
 from derive.linalg.tokenwise import Dense, Identity
 
-__all__ = ["first_order", "path_sums"]
+__all__ = ["Label", "Layer", "as_layers", "first_order", "graded_path_sums", "path_sums"]
+
+Label: TypeAlias = tuple[str, ...]
+"""The branches that a term of a layer goes through, the first applied first; ``()`` is the skip."""
+
+Layer: TypeAlias = Mapping[Label, Factor]
+"""A layer's Jacobian as a sum of terms, each under the branches that it goes through."""
+
+# Room for the sums of all lengths, which are kept at once.
+_MAX_BYTES = 4 * 2**30
+_NOTHING = -(2**40)
 
 
 def path_sums(
@@ -68,20 +80,185 @@ def path_sums(
     longest = len(checked) if max_length is None else as_count("max_length", max_length, least=0)
     if longest > len(checked):
         raise DomainError(f"max_length: expected 0 to {len(checked)} branches, got {max_length}")
-    # Axis 1 counts the branches taken, so that one product serves all lengths.
-    sums = np.zeros((width, longest + 1, width))
-    sums[:, 0, :] = np.eye(width)
-    for place, branch in enumerate(checked):
-        reach = min(place + 1, longest)
-        if not reach:
-            break
-        shorter = sums[:, :reach, :].reshape(width, reach * width)
-        with np.errstate(over="ignore", invalid="ignore"):
-            longer = branch @ shorter
-            sums[:, 1 : reach + 1, :] += longer.reshape(width, reach, width)
-    if not np.isfinite(sums).all():
-        raise DomainError("branches: expected path sums within double precision, got an overflow")
-    return [np.ascontiguousarray(sums[:, k, :]) for k in range(longest + 1)]
+    skip = Identity(1, width)
+    scaled = graded_path_sums([{(): skip, ("A",): a} for a in checked], longest, size=width)
+    try:
+        return [total.value() for total in scaled]
+    except DomainError:
+        raise DomainError(
+            "branches: expected path sums within double precision, got an overflow; "
+            "use graded_path_sums, which keeps them in log scale"
+        ) from None
+
+
+def graded_path_sums(
+    layers: Iterable[Layer], max_length: int | None = None, *, size: int | None = None
+) -> list[ScaledMatrix]:
+    r"""Return the sums over all paths of k branches for layers with any skip part, in log scale.
+
+    .. math:: \prod_{l=L-1}^{0} \sum_j z^j B_{l,j} = \sum_k z^k S_k
+
+    A layer is a sum of terms, one for each set of branches that a path may take in it;
+    :math:`B_{l,j}` is the sum of its terms through j branches, :math:`B_{l,0}` the skip part. For
+    :math:`I + A_l` these are I and :math:`A_l`; for :math:`J_N (I + J_F)` they are :math:`J_N` and
+    :math:`J_N J_F`; a layer of attention and feed-forward has terms of two branches as well. By the
+    recurrence :math:`S_k \leftarrow \sum_j B_{l,j} S_{k-j}`: K L products in place of
+    :math:`2^L` paths. Every :math:`S_k` has an exponent of its own, so that none overflows.
+
+    Parameters
+    ----------
+    layers : iterable of mappings from Label to Operator or ndarray
+        The first applied first; every term square and of one size.
+    max_length : int, optional
+        K; the longest path there is unless given.
+    size : int, optional
+        The width that an empty list stands for.
+
+    Returns
+    -------
+    list of ScaledMatrix, K + 1 of shape (size, size)
+
+    Raises
+    ------
+    ShapeError
+        If a term is not square or of another size, a layer has no term, or the list is empty
+        without ``size``.
+    DomainError
+        If ``max_length`` is out of range, one layer overflows by itself, or K + 1 matrices take
+        more than 4 GiB.
+    WeightError
+        If an array is not real and finite.
+    UnknownNodeError
+        If a term is neither an Operator nor an ndarray, or a label is not a tuple.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> layer = {(): 2 * np.eye(1), ("F",): 3 * np.eye(1)}
+    >>> [float(s.value()[0, 0]) for s in graded_path_sums([layer] * 2)]
+    [4.0, 12.0, 9.0]
+    """
+    checked = as_layers(layers)
+    width = layer_width(checked, size)
+    longest_there_is = sum(max(map(len, layer)) for layer in checked)
+    longest = (
+        longest_there_is if max_length is None else as_count("max_length", max_length, least=0)
+    )
+    if longest > longest_there_is:
+        raise DomainError(
+            f"max_length: expected 0 to {longest_there_is} branches, got {max_length}"
+        )
+    if (longest + 1) * width * width * 8 > _MAX_BYTES:
+        raise DomainError(
+            f"max_length: expected {longest + 1} matrices of shape {(width, width)} within 4 GiB; "
+            "lower max_length"
+        )
+    sums = Graded(np.eye(width)[None], np.zeros(1, dtype=np.int64))
+    for layer in checked:
+        sums = sums.after(
+            [(len(label), factor) for label, factor in layer.items()], longest, apply_to_stack
+        )
+    missing = longest + 1 - len(sums.stack)
+    stack = [*sums.stack, *np.zeros((missing, width, width))]
+    exponents = [*sums.exponents, *[0] * missing]
+    return [
+        ScaledMatrix(np.ascontiguousarray(m), (int(e) if e > _NOTHING else 0) * LOG_2)
+        for m, e in zip(stack, exponents, strict=True)
+    ]
+
+
+class Graded:
+    """Matrices by path length, each a mantissa and an exponent of two: ``stack[k] 2**e[k]``."""
+
+    def __init__(self, stack: Array, exponents: Array) -> None:
+        self.stack = stack
+        self.exponents = exponents
+
+    def after(self, terms: list[tuple[int, Factor]], longest: int, apply: Any) -> Graded:
+        """Return the matrices after one more layer, given as (degree, factor)."""
+        top = max(degree for degree, _ in terms)
+        count = min(len(self.stack) + top, longest + 1)
+        target = np.full(count, _NOTHING)
+        images = []
+        for degree, factor in terms:
+            reach = min(len(self.stack), count - degree)
+            if reach <= 0:
+                continue
+            image = apply(factor, self.stack[:reach])
+            peak = np.abs(image).max(axis=(1, 2))
+            if not np.isfinite(peak).all():
+                raise DomainError(
+                    "layers: expected products within double precision, got an overflow within "
+                    "one layer"
+                )
+            shift = np.where(peak > 0, np.frexp(peak)[1], 0)
+            size = np.where(peak > 0, self.exponents[:reach] + shift, _NOTHING)
+            target[degree : degree + reach] = np.maximum(target[degree : degree + reach], size)
+            images.append((degree, reach, image))
+        stack = np.zeros((count, *self.stack.shape[1:]))
+        for degree, reach, image in images:
+            # In two steps: a shift may be more than one power of two can hold.
+            down = self.exponents[:reach] - target[degree : degree + reach]
+            down = np.clip(down, -3000, 3000).astype(np.int32)[:, None, None]
+            half = down // 2
+            stack[degree : degree + reach] += np.ldexp(np.ldexp(image, half), down - half)
+        return Graded(stack, target)
+
+
+def apply_to_stack(factor: Factor, stack: Array) -> Array:
+    """Return ``factor @ stack[k]`` for every k, by one product."""
+    if isinstance(factor, Identity):
+        return stack
+    count, rows, columns = stack.shape
+    with np.errstate(over="ignore", invalid="ignore"):
+        flat = factor @ stack.transpose(1, 0, 2).reshape(rows, count * columns)
+    return flat.reshape(-1, count, columns).transpose(1, 0, 2)
+
+
+def as_layers(layers: Iterable[Layer]) -> list[dict[Label, Factor]]:
+    """Check layers that are sums of terms.
+
+    Raises
+    ------
+    UnknownNodeError, ShapeError, WeightError
+        As for `graded_path_sums`.
+    """
+    if isinstance(layers, Mapping | Operator) or not isinstance(layers, Iterable):
+        raise UnknownNodeError(
+            f"layers: expected a list of layers, each a mapping from labels to factors, got "
+            f"{type(layers).__name__}"
+        )
+    checked: list[dict[Label, Factor]] = []
+    width: int | None = None
+    for place, layer in enumerate(layers):
+        if not isinstance(layer, Mapping):
+            raise UnknownNodeError(
+                f"layers[{place}]: expected a mapping from labels to factors, got "
+                f"{type(layer).__name__}"
+            )
+        if not layer:
+            raise ShapeError(f"layers[{place}]: expected at least one term, got none")
+        terms: dict[Label, Factor] = {}
+        for label, factor in layer.items():
+            if not isinstance(label, tuple):
+                raise UnknownNodeError(
+                    f"layers[{place}]: expected labels that are tuples of branch names, got "
+                    f"{label!r}"
+                )
+            terms[label] = as_factor(f"layers[{place}][{label!r}]", factor)
+            width = terms[label].shape[0] if width is None else width
+            if terms[label].shape != (width, width):
+                raise ShapeError(
+                    f"layers[{place}][{label!r}]: expected shape {(width, width)}, got "
+                    f"{terms[label].shape}"
+                )
+        checked.append(terms)
+    return checked
+
+
+def layer_width(layers: list[dict[Label, Factor]], size: int | None) -> int:
+    """Return the width of checked layers, or `size` where there is none."""
+    return width_in("layers", tuple(next(iter(layer.values())) for layer in layers[:1]), size)
 
 
 def first_order(branches: Iterable[Factor], *, size: int | None = None) -> Operator:

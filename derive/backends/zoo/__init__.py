@@ -1,4 +1,4 @@
-"""Real layers of torch.nn and transformers beyond the five of `derive.backends.systems`."""
+"""Real layers of torch.nn, transformers, timm and torchscale beyond the five of `derive.backends.systems`."""
 
 from derive.backends.zoo import (  # noqa: F401  (each module registers its layers)
     decoders_layernorm,
@@ -7,6 +7,7 @@ from derive.backends.zoo import (  # noqa: F401  (each module registers its laye
     decoders_sandwich,
     encoder_decoder,
     encoders,
+    vision_and_scale,
 )
 from derive.backends.zoo.registry import NOT_BUILT, ZOO, ZooSystem, build_zoo
 

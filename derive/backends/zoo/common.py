@@ -57,6 +57,8 @@ EQUATIONS = {
     "layerscale": "h = x + lam1*A(N1(x)); h + lam2*F(N2(h))",
     "normed-residual": "c = N1(x); h = c + A(c); m = N2(h); m + F(m)",
     "pre-mlp": "h = x + A(x); h + F(N2(h))",
+    "deepnorm": "h = N1(alpha*x + A(x)); N2(alpha*h + F(h))",
+    "sub-ln": "h = x + A(N1(x)); h + F(N2(h))",
     "decoder-2017": "h = N1(x + A(x)); c = N2(h + C(h)); N3(c + F(c))",
     "decoder-pre": "h = x + A(N1(x)); c = h + C(N2(h)); c + F(N3(c))",
 }
@@ -198,6 +200,7 @@ def assemble(
     score_bias: Array | None = None,
     vectors: Mapping[str, Any] | None = None,
     attention_options: Mapping[str, Any] | None = None,
+    inner_norm: Any = None,
     further_weights: Mapping[str, Array] | None = None,
     equation: str | None = None,
     tokens: int = TOKENS,
@@ -239,6 +242,8 @@ def assemble(
         Constant vectors of the equation.
     attention_options : mapping, optional
         Further options of the attention.
+    inner_norm : module, optional
+        The LayerNorm before the output projection of the feed-forward sublayer.
     further_weights : mapping, optional
         Weights that these options name.
     equation : str, optional
@@ -290,8 +295,14 @@ def assemble(
     name = activation.name if isinstance(activation, Activation) else activation_name(activation)
     pairs = [projection(layer) for layer in feed_forward]
     biased = any(bias is not None for _, bias in pairs)
+    hidden_norm: Any = ""
+    if inner_norm is not None:
+        hidden_norm = norm_of("layernorm", label="f", eps=exact(inner_norm.eps), bias=True)
+        weights |= {"gain_f": array(inner_norm.weight), "bias_f": array(inner_norm.bias)}
     maps["F"] = (GatedFFN if gated else FFN)(
-        activation if isinstance(activation, Activation) else name, bias=biased
+        activation if isinstance(activation, Activation) else name,
+        bias=biased,
+        inner_norm=hidden_norm,
     )
     for stem, pair in zip(("gate", "up", "down") if gated else "12", pairs, strict=True):
         weights[f"W_{stem}"], weights[f"b_{stem}"] = _with_zeros(pair)

@@ -85,11 +85,6 @@ def _quiet() -> Iterator[None]:
 
 
 NOT_BUILT: dict[str, str] = {
-    "torchscale-deepnorm": "torchscale imports fairscale, which is not maintained",
-    "torchscale-sub-ln": "torchscale imports fairscale, which is not maintained",
-    "timm-block": "timm imports torchvision, which has no build for the CPU wheel of torch",
-    "timm-layerscale": "timm imports torchvision, which has no build for the CPU wheel of torch",
-    "timm-res-post": "timm imports torchvision, which has no build for the CPU wheel of torch",
     "deepseek-v4": "hyper-connections with input-dependent matrices over several streams: the "
     "closed form of `derive.blocks.build.streams` has constant matrices",
 }
