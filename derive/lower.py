@@ -46,7 +46,16 @@ from derive.linalg import Sum as OperatorSum
 from derive.linalg.arrays import is_finite
 from derive.linalg.recording import DepartureError, Recording, record, recorded
 
-__all__ = ["AbstractMap", "Environment", "Value", "evaluate", "linearise", "lower", "lower_paths"]
+__all__ = [
+    "AbstractMap",
+    "Environment",
+    "Value",
+    "evaluate",
+    "linearise",
+    "lower",
+    "lower_paths",
+    "lower_together",
+]
 
 RANGES = {
     **dict.fromkeys(("h", "h2", "h3"), symbols.H),
@@ -654,8 +663,37 @@ def linearise(
     ShapeError, WeightError, DomainError, UnknownNodeError
         As the message says.
     """
-    value, operator = _run(_linearised, (found.jacobian, found.output), weights, state, maps)
-    return np.array(value), operator
+    operators, values = lower_together((found.jacobian,), (found.output,), weights, state, maps)
+    return values[0], operators[0]
+
+
+def lower_together(
+    jacobians: tuple[sp.Basic, ...],
+    vectors: tuple[sp.Basic, ...],
+    weights: Mapping[str, Any],
+    state: np.ndarray,
+    maps: Mapping[str, AbstractMap] | None = None,
+) -> tuple[tuple[Operator, ...], tuple[np.ndarray, ...]]:
+    """Lower several Jacobians and evaluate several vectors, what they share computed once.
+
+    Parameters
+    ----------
+    jacobians, vectors : tuple of expressions
+        Jacobians as for `lower` (rows of one as well), per-token column vectors as for `evaluate`.
+    weights, state, maps
+        As for `evaluate`.
+
+    Returns
+    -------
+    tuple of a tuple of Operator and a tuple of arrays (n, rows)
+
+    Raises
+    ------
+    ShapeError, WeightError, DomainError, UnknownNodeError
+        As the message says.
+    """
+    operators, values = _run(_together, (jacobians, vectors), weights, state, maps)
+    return operators, tuple(np.array(value) for value in values)
 
 
 def _evaluated(env: Environment, expr: sp.Basic) -> np.ndarray:
@@ -668,18 +706,17 @@ def _lowered(env: Environment, expr: sp.Basic) -> Operator:
     return Lowering(env)(expr)
 
 
-def _linearised(env: Environment, exprs: tuple[sp.Basic, ...]) -> tuple[np.ndarray, Operator]:
-    jacobian, output = exprs
-    operator = _lowered(env, jacobian)
-    return _evaluated(env, output), operator
+def _together(
+    env: Environment, exprs: tuple[tuple[sp.Basic, ...], tuple[sp.Basic, ...]]
+) -> tuple[tuple[Operator, ...], tuple[np.ndarray, ...]]:
+    jacobians, vectors = exprs
+    return tuple(_lowered(env, j) for j in jacobians), tuple(_evaluated(env, v) for v in vectors)
 
 
 class _RecordedEnvironment(Environment):
     """An environment whose weights and state write down what is done with them."""
 
-    def __init__(
-        self, recording: Recording, weights: Mapping[str, Any], state: np.ndarray
-    ) -> None:
+    def __init__(self, recording: Recording, weights: Mapping[str, Any], state: np.ndarray) -> None:
         super().__init__(weights, state)
         self.recording = recording
         self.state = recording.input(_STATE, self.state)
@@ -747,9 +784,7 @@ def _inputs(
 ) -> dict[str, np.ndarray]:
     """Return the inputs of a recording by name, checked."""
     try:
-        found = {
-            name: np.asarray(weights[name], dtype=float) for name in names if name != _STATE
-        }
+        found = {name: np.asarray(weights[name], dtype=float) for name in names if name != _STATE}
         found[_STATE] = np.atleast_2d(np.asarray(state, dtype=float))
     except (TypeError, ValueError):
         raise DepartureError from None
