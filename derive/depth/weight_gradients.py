@@ -67,22 +67,23 @@ def _held(block: sp.Basic) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class LayerGradients:
-    r"""Gradients of the weights of one layer, as arrays times an exponential.
+    r"""Gradients of the weights of one layer, as arrays times a power of two.
 
     Attributes
     ----------
     arrays : dict from str to array
-        :math:`e^{-s}\,\partial\mathcal L/\partial W` by name, each of the shape of its weight.
-    log_scale : float
-        s.
+        :math:`2^{-e}\,\partial\mathcal L/\partial W` by name, each of the shape of its weight.
+    exponent : int
+        e.
     """
 
     arrays: dict[str, np.ndarray]
-    log_scale: float
+    exponent: int
 
     def log_norms(self) -> dict[str, float]:
         r"""Return :math:`\log\lVert\partial\mathcal L/\partial W\rVert_F`; -inf for zero."""
-        return {k: log_norm_of(np.atleast_1d(v)) + self.log_scale for k, v in self.arrays.items()}
+        scale = self.exponent * LOG_2
+        return {k: log_norm_of(np.atleast_1d(v)) + scale for k, v in self.arrays.items()}
 
     def value(self) -> dict[str, np.ndarray]:
         """Return the gradients themselves; entries too small for a double become 0.
@@ -94,10 +95,8 @@ class LayerGradients:
         """
         found = {}
         for name, array in self.arrays.items():
-            mantissa, exponent = split_exponent(np.atleast_1d(array))
-            exponent += round(self.log_scale / LOG_2)
             with np.errstate(over="ignore", under="ignore"):
-                out = np.ldexp(mantissa, exponent).reshape(array.shape)
+                out = np.ldexp(array, self.exponent)
             if not np.isfinite(out).all():
                 raise DomainError(
                     f"cotangent: expected gradients within double precision, got an overflow in "
@@ -182,7 +181,7 @@ def _reverse_sweep(
         arrays, gradient = block_weight_gradients(
             found, weights, states[layer], gradient, chosen, stack.maps
         )
-        yield LayerGradients(arrays, exponent * LOG_2)
+        yield LayerGradients(arrays, exponent)
         gradient, shift = split_exponent(gradient)
         exponent += shift
 
@@ -329,8 +328,10 @@ def _words(term: Term) -> tuple[tuple[sp.Basic, ...], ...]:
 
 
 def _expanded(expr: sp.Basic, taken: frozenset[sp.Basic]) -> list[tuple[sp.Basic, ...]]:
-    """Return a sum of words. A sum over an index that nothing else carries (`taken`) becomes a
-    word with that index free, for the contraction to sum over.
+    """Return a sum of words.
+
+    A sum over an index that nothing else carries (`taken`) becomes a word with that index free,
+    for the contraction to sum over.
     """
     if isinstance(expr, Sum) and 1 not in expr.shape:
         return [word for part in expr.args for word in _expanded(part, taken)]
