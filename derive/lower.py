@@ -443,6 +443,11 @@ class Environment:
                 f"1/{expr.base}: the variance (or mean square) of a token is zero and eps = 0, so "
                 "the Jacobian of the norm does not exist there"
             )
+        if expr.exp.is_negative and not np.all(np.isfinite(base.data)):
+            raise DomainError(
+                f"1/{expr.base}: expected a number within double precision, got an overflow; the "
+                "state or the weights are too large"
+            )
         if exponent.axes == () and exponent.data.item() == -1:
             return Value(base.axes, 1 / base.data)
         return _combine(np.power, base, exponent)
@@ -603,8 +608,17 @@ def evaluate(
     ShapeError, WeightError, DomainError
         As the message says.
     """
-    out = np.array(_run(_evaluated, expr, weights, state, maps))
+    out = _finite(np.array(_run(_evaluated, expr, weights, state, maps)))
     return out[0] if np.ndim(state) == 1 else out
+
+
+def _finite(value: np.ndarray) -> np.ndarray:
+    if not np.isfinite(value).all():
+        raise DomainError(
+            "state: expected a block whose value is within double precision, got an overflow (or "
+            "an abstract sublayer that returned NaN or infinity)"
+        )
+    return value
 
 
 def lower(
@@ -693,7 +707,7 @@ def lower_together(
         As the message says.
     """
     operators, values = _run(_together, (jacobians, vectors), weights, state, maps)
-    return operators, tuple(np.array(value) for value in values)
+    return operators, tuple(_finite(np.array(value)) for value in values)
 
 
 def _evaluated(env: Environment, expr: sp.Basic) -> np.ndarray:
@@ -734,6 +748,7 @@ def _recordings(*key: Any) -> list[Recording | None]:
     return []
 
 
+@np.errstate(over="ignore", invalid="ignore")  # an overflow is found by its result, and raised
 def _run(
     compute: Callable[[Any, Any], Any],
     expr: Any,

@@ -8,7 +8,7 @@ no identity is left, the Jacobian of the norm, since :math:`J_N(I + J_F) = J_N +
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -22,12 +22,15 @@ from derive.depth.opaque import is_norm, opaque_block
 from derive.depth.stack import Stack
 from derive.errors import DomainError
 from derive.linalg import Operator, ScaledMatrix
-from derive.linalg.path_shares import (
+from derive.linalg.continuum import magnus, refinements
+from derive.linalg.contributions import (
     Contribution,
-    EffectiveLengths,
     branch_contributions,
-    effective_lengths,
     layers_product,
+)
+from derive.linalg.path_shares import (
+    EffectiveLengths,
+    effective_lengths,
     log_graded_remainder_bound,
     norm_shares,
     overlap,
@@ -37,7 +40,14 @@ from derive.linalg.paths import Label, graded_path_sums
 from derive.linalg.strong_paths import StrongPaths, strongest_paths
 from derive.lower import Environment, Lowering
 
-__all__ = ["PathExpansion", "layer_terms", "path_expansion", "stack_terms"]
+__all__ = [
+    "PathExpansion",
+    "continuum_row",
+    "expansion_row",
+    "layer_terms",
+    "path_expansion",
+    "stack_terms",
+]
 
 
 def layer_terms(jacobian: sp.Basic) -> dict[Label, sp.Basic]:
@@ -274,3 +284,80 @@ def _log_errors(sums: list[ScaledMatrix], whole: ScaledMatrix) -> list[float]:
         scale = top
         errors.append(ScaledMatrix(rest, scale).log_norm())
     return errors
+
+
+def expansion_row(found: PathExpansion) -> dict[str, Any]:
+    """Return an expansion as plain lists and numbers, as `derive paths --json` prints it."""
+    lengths = [
+        {
+            "length": k,
+            "log_norm": found.log_norms[k],
+            "log_frobenius_norm": found.log_frobenius_norms[k],
+            "overlap": found.overlaps[k],
+            "norm_share": found.norm_shares[k],
+            "log_energy": found.log_energies[k],
+            "energy_share": found.energy_shares[k],
+            "log_error": found.log_errors[k],
+            "log_error_bound": found.log_error_bounds[k],
+        }
+        for k in range(found.order + 1)
+    ]
+    return {
+        "layers": found.layers,
+        "order": found.order,
+        "longest": found.longest,
+        "log_norm": found.log_norm,
+        "lengths": lengths,
+        "rest_overlap": found.rest_overlap,
+        "effective_length": {
+            "overlap": found.effective.overlap,
+            "energy": found.effective.energy,
+            "norm": found.mean_length_by_norm,
+        },
+        "contributions": [asdict(c) for c in found.contributions],
+        "strong_paths": {
+            "certified": found.strong.certified,
+            "examined": found.strong.examined,
+            "log_rest": found.strong.log_rest,
+            "paths": [
+                {"branches": [list(b) for b in p.branches], "log_norm": p.log_norm}
+                for p in found.strong.paths
+            ],
+        },
+    }
+
+
+def continuum_row(stack: Stack, x: Any, order: int = 4) -> dict[str, Any]:
+    r"""Return how far a stack is from its continuum limit, as `derive paths --continuum` prints it.
+
+    The branches are :math:`A_l = J_l - I` also where the skip part is not the identity; they are
+    then not small, and the comparison says so.
+
+    Parameters
+    ----------
+    stack : Stack
+        The stack.
+    x : array (n, d)
+        Its input.
+    order : int
+        Terms of the Magnus series.
+
+    Raises
+    ------
+    DomainError
+        If an exponential overflows.
+    ShapeError, WeightError, UnknownNodeError
+        As for `derive.lower.lower`.
+    """
+    branches = [linalg.materialise(a) for a in stack.branches(x)]
+    size = int(np.size(x))
+    series = magnus(branches, order, size=size)
+    return {
+        "refinements": [asdict(r) for r in refinements(branches, size=size)],
+        "magnus": {
+            "norms": series.norms,
+            "errors": series.errors,
+            "action": series.action,
+            "converges": series.converges,
+        },
+    }

@@ -14,25 +14,22 @@ three names, with :math:`M = \sum_k S_k` the whole product:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from derive.errors import DomainError, ShapeError
 from derive.linalg.arrays import Array, as_count
+from derive.linalg.by_length import Apply, ByLength, apply_to_stack
 from derive.linalg.factors import Factor
 from derive.linalg.norms import spectral_norm
-from derive.linalg.paths import Graded, Label, Layer, apply_to_stack, as_layers, layer_width
+from derive.linalg.paths import Label, Layer, as_layers, layer_width
 from derive.linalg.scaled import LOG_2, ScaledMatrix, split_exponent
 
 __all__ = [
-    "Contribution",
     "EffectiveLengths",
-    "branch_contributions",
     "effective_lengths",
-    "layers_product",
     "log_graded_remainder_bound",
     "norm_shares",
     "overlap",
@@ -139,7 +136,7 @@ def path_energies(
     longest = there_is if max_length is None else as_count("max_length", max_length, least=0)
     if longest > there_is:
         raise DomainError(f"max_length: expected 0 to {there_is} branches, got {max_length}")
-    gram = Graded(np.eye(width)[None], np.zeros(1, dtype=np.int64))
+    gram = ByLength(np.eye(width)[None], np.zeros(1, dtype=np.int64))
     for layer in checked:
         gram = gram.after([(len(k), f) for k, f in layer.items()], longest, _on_both_sides)
     traces = np.trace(gram.stack, axis1=1, axis2=2)
@@ -220,7 +217,7 @@ def effective_lengths(layers: Iterable[Layer], *, size: int | None = None) -> Ef
 class _Dual:
     """A product over layers and its derivative in z, with one exponent for both."""
 
-    def __init__(self, width: int, apply: Any) -> None:
+    def __init__(self, width: int, apply: Apply) -> None:
         self.pair = np.stack([np.eye(width), np.zeros((width, width))])
         self.exponent = 0
         self._apply = apply
@@ -233,120 +230,6 @@ class _Dual:
             total[1] += len(label) * image[0]
         self.pair, shift = split_exponent(total)
         self.exponent += shift
-
-
-def layers_product(layers: Iterable[Layer], *, size: int | None = None) -> ScaledMatrix:
-    r"""Return the product of the layers, all terms of each added: :math:`M = \sum_k S_k`.
-
-    Raises
-    ------
-    ShapeError, DomainError, WeightError, UnknownNodeError
-        As for `graded_path_sums`.
-    """
-    checked = as_layers(layers)
-    return _prefixes(checked, layer_width(checked, size))[-1]
-
-
-def _prefixes(layers: Sequence[dict[Label, Factor]], width: int) -> list[ScaledMatrix]:
-    """Return the products of the first l layers, for l = 0..L."""
-    out = [ScaledMatrix(np.eye(width))]
-    exponent = 0
-    for layer in layers:
-        matrix, shift = split_exponent(_whole(layer, out[-1].matrix))
-        exponent += shift
-        out.append(ScaledMatrix(matrix, exponent * LOG_2))
-    return out
-
-
-def _whole(layer: dict[Label, Factor], matrix: Array) -> Array:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return sum((factor @ matrix for factor in layer.values()), np.zeros_like(matrix))
-
-
-@dataclass(frozen=True)
-class Contribution:
-    r"""What all paths through one branch of one layer add up to, T.
-
-    Attributes
-    ----------
-    layer : int
-        The layer, counted from 0.
-    branch : str
-        The branch in it.
-    overlap : float
-        :math:`\langle T, M\rangle_F/\lVert M\rVert_F^2`.
-    relative_norm : float
-        :math:`\lVert T\rVert_F/\lVert M\rVert_F`: how far the product moves when the branch is
-        deleted and every other Jacobian stays as it is.
-    log_norm : float
-        :math:`\log\lVert T\rVert_F`.
-    """
-
-    layer: int
-    branch: str
-    overlap: float
-    relative_norm: float
-    log_norm: float
-
-
-def branch_contributions(
-    layers: Iterable[Layer], *, size: int | None = None
-) -> list[Contribution]:
-    r"""Return what the paths through each branch contribute, by one forward and one backward sweep.
-
-    .. math:: T_{l,b} = J_{L-1}\cdots J_{l+1}\Bigl(\sum_{\text{terms of layer } l \text{ through } b}
-        \Bigr)J_{l-1}\cdots J_0
-
-    Parameters
-    ----------
-    layers : iterable of mappings from Label to Operator or ndarray
-        As for `graded_path_sums`; the names in the labels are the branches.
-    size : int, optional
-        The width that an empty list stands for.
-
-    Returns
-    -------
-    list of Contribution
-        Layer by layer. The overlaps add up to the effective path length of the overlap, since a
-        path of k branches is counted k times.
-
-    Raises
-    ------
-    ShapeError, DomainError, WeightError, UnknownNodeError
-        As for `graded_path_sums`.
-
-    Notes
-    -----
-    Source: Veit, Wilber and Belongie 2016, section 4.1, delete a layer of a trained network and run
-    it again; this is the same lesion on the linearised stack.
-    """
-    checked = as_layers(layers)
-    width = layer_width(checked, size)
-    prefixes = _prefixes(checked, width)
-    whole = prefixes[-1]
-    log_whole = whole.log_norm("fro")
-    suffix, exponent = np.eye(width), 0
-    found: list[Contribution] = []
-    for place in range(len(checked) - 1, -1, -1):
-        layer, prefix = checked[place], prefixes[place]
-        here = []
-        for name in dict.fromkeys(b for label in layer for b in label):
-            through = {label: factor for label, factor in layer.items() if name in label}
-            middle = _whole(through, prefix.matrix)
-            part = ScaledMatrix(suffix @ middle, prefix.log_scale + exponent * LOG_2)
-            log_norm = part.log_norm("fro")
-            with np.errstate(over="ignore", invalid="ignore"):
-                relative = float(np.exp(np.subtract(log_norm, log_whole)))
-            here.append(Contribution(place, name, overlap(part, whole), relative, log_norm))
-        found = here + found
-        suffix, shift = split_exponent(_from_the_left(suffix, layer))
-        exponent += shift
-    return found
-
-
-def _from_the_left(matrix: Array, layer: dict[Label, Factor]) -> Array:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return sum((factor.T @ matrix.T for factor in layer.values()), np.zeros_like(matrix)).T
 
 
 def log_graded_remainder_bound(layers: Iterable[Layer], order: int) -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from derive.errors import DomainError, ShapeError, UnknownNodeError
 from derive.linalg.arrays import Array, as_count
+from derive.linalg.by_length import NOTHING, ByLength, apply_to_stack
 from derive.linalg.composition import Sum
 from derive.linalg.contraction import Contraction
 from derive.linalg.factors import Factor, as_branches, as_factor, width_in
@@ -26,7 +27,6 @@ Layer: TypeAlias = Mapping[Label, Factor]
 
 # Room for the sums of all lengths, which are kept at once.
 _MAX_BYTES = 4 * 2**30
-_NOTHING = -(2**40)
 
 
 def path_sums(
@@ -153,7 +153,7 @@ def graded_path_sums(
             f"max_length: expected {longest + 1} matrices of shape {(width, width)} within 4 GiB; "
             "lower max_length"
         )
-    sums = Graded(np.eye(width)[None], np.zeros(1, dtype=np.int64))
+    sums = ByLength(np.eye(width)[None], np.zeros(1, dtype=np.int64))
     for layer in checked:
         sums = sums.after(
             [(len(label), factor) for label, factor in layer.items()], longest, apply_to_stack
@@ -162,57 +162,9 @@ def graded_path_sums(
     stack = [*sums.stack, *np.zeros((missing, width, width))]
     exponents = [*sums.exponents, *[0] * missing]
     return [
-        ScaledMatrix(np.ascontiguousarray(m), (int(e) if e > _NOTHING else 0) * LOG_2)
+        ScaledMatrix(np.ascontiguousarray(m), (int(e) if e > NOTHING else 0) * LOG_2)
         for m, e in zip(stack, exponents, strict=True)
     ]
-
-
-class Graded:
-    """Matrices by path length, each a mantissa and an exponent of two: ``stack[k] 2**e[k]``."""
-
-    def __init__(self, stack: Array, exponents: Array) -> None:
-        self.stack = stack
-        self.exponents = exponents
-
-    def after(self, terms: list[tuple[int, Factor]], longest: int, apply: Any) -> Graded:
-        """Return the matrices after one more layer, given as (degree, factor)."""
-        top = max(degree for degree, _ in terms)
-        count = min(len(self.stack) + top, longest + 1)
-        target = np.full(count, _NOTHING)
-        images = []
-        for degree, factor in terms:
-            reach = min(len(self.stack), count - degree)
-            if reach <= 0:
-                continue
-            image = apply(factor, self.stack[:reach])
-            peak = np.abs(image).max(axis=(1, 2))
-            if not np.isfinite(peak).all():
-                raise DomainError(
-                    "layers: expected products within double precision, got an overflow within "
-                    "one layer"
-                )
-            shift = np.where(peak > 0, np.frexp(peak)[1], 0)
-            size = np.where(peak > 0, self.exponents[:reach] + shift, _NOTHING)
-            target[degree : degree + reach] = np.maximum(target[degree : degree + reach], size)
-            images.append((degree, reach, image))
-        stack = np.zeros((count, *self.stack.shape[1:]))
-        for degree, reach, image in images:
-            # In two steps: a shift may be more than one power of two can hold.
-            down = self.exponents[:reach] - target[degree : degree + reach]
-            down = np.clip(down, -3000, 3000).astype(np.int32)[:, None, None]
-            half = down // 2
-            stack[degree : degree + reach] += np.ldexp(np.ldexp(image, half), down - half)
-        return Graded(stack, target)
-
-
-def apply_to_stack(factor: Factor, stack: Array) -> Array:
-    """Return ``factor @ stack[k]`` for every k, by one product."""
-    if isinstance(factor, Identity):
-        return stack
-    count, rows, columns = stack.shape
-    with np.errstate(over="ignore", invalid="ignore"):
-        flat = factor @ stack.transpose(1, 0, 2).reshape(rows, count * columns)
-    return flat.reshape(-1, count, columns).transpose(1, 0, 2)
 
 
 def as_layers(layers: Iterable[Layer]) -> list[dict[Label, Factor]]:

@@ -7,11 +7,12 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from derive.linalg.arrays import Array, as_count
-from derive.linalg.factors import Factor
+from derive.linalg.factors import Factor, apply_transposed
 from derive.linalg.materialise import materialise
 from derive.linalg.norms import spectral_norm
 from derive.linalg.paths import Label, Layer, as_layers, layer_width
@@ -19,6 +20,9 @@ from derive.linalg.scaled import LOG_2, ScaledMatrix, split_exponent
 from derive.linalg.tokenwise import Identity
 
 __all__ = ["StrongPath", "StrongPaths", "strongest_paths"]
+
+# Up to this width one dense product is quicker than a structured skip part, factor by factor.
+_DENSE_WIDTH = 64
 
 
 @dataclass(frozen=True)
@@ -186,32 +190,57 @@ def _by_bound(
             yield -minus_bound, taken
 
 
+Scaled: TypeAlias = tuple[Array, int]
+
+
 class _Products:
-    """Products along single paths; skip parts stay structured, branches are formed once."""
+    """Products along single paths: skip parts in front and behind are multiplied once for all."""
 
     def __init__(self, layers: list[dict[Label, Factor]], width: int) -> None:
         self.layers = layers
         self.width = width
-        self._formed: dict[tuple[int, Label], Array] = {}
+        self._formed: dict[tuple[int, Label], Factor] = {}
+        self._before: list[Scaled] = [(np.eye(width), 0)]
+        self._behind: list[Scaled] = [(np.eye(width), 0)]
 
     def log_norm(self, choice: dict[int, Label], threshold: float) -> float:
-        """Return the log spectral norm, or a bound of it where that is below `threshold`."""
-        matrix: Array = np.eye(self.width)
-        exponent = 0
-        for place, layer in enumerate(self.layers):
-            label = choice.get(place, ())
-            if label:
-                key = (place, label)
-                if key not in self._formed:
-                    self._formed[key] = materialise(layer[label])
-                factor: Factor = self._formed[key]
-            else:
-                factor = layer[()]
-            if isinstance(factor, Identity):
-                continue
-            with np.errstate(over="ignore", invalid="ignore"):
-                matrix, shift = split_exponent(factor @ matrix)
-            exponent += shift
-        scaled = ScaledMatrix(matrix, exponent * LOG_2)
+        """Return the log spectral norm, or a bound of it where that is not above `threshold`."""
+        events = sorted(choice)
+        first = events[0] if events else len(self.layers)
+        while len(self._before) <= first:
+            place = len(self._before) - 1
+            self._before.append(self._step(place, (), self._before[-1]))
+        at, product = first, self._before[first]
+        for event in events:
+            for place in range(at, event):
+                product = self._step(place, (), product)
+            product = self._step(event, choice[event], product)
+            at = event + 1
+        if events:
+            matrix, shift = split_exponent(self._suffix(at)[0] @ product[0])
+            product = matrix, product[1] + shift + self._suffix(at)[1]
+        scaled = ScaledMatrix(product[0], product[1] * LOG_2)
         frobenius = scaled.log_norm("fro")
         return frobenius if frobenius <= threshold else scaled.log_norm()
+
+    def _suffix(self, start: int) -> Scaled:
+        """Return the product of the skip parts from a layer to the end."""
+        while len(self._behind) <= len(self.layers) - start:
+            place = len(self.layers) - len(self._behind)
+            matrix, exponent = self._behind[-1]
+            moved, shift = split_exponent(apply_transposed(self.layers[place][()], matrix.T).T)
+            self._behind.append((moved, exponent + shift))
+        return self._behind[len(self.layers) - start]
+
+    def _step(self, place: int, label: Label, product: Scaled) -> Scaled:
+        factor = self.layers[place][label]
+        if isinstance(factor, Identity):
+            return product
+        if label or self.width <= _DENSE_WIDTH:
+            key = (place, label)
+            if key not in self._formed:
+                self._formed[key] = materialise(factor)
+            factor = self._formed[key]
+        with np.errstate(over="ignore", invalid="ignore"):
+            matrix, shift = split_exponent(factor @ product[0])
+        return matrix, product[1] + shift
