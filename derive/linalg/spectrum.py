@@ -10,7 +10,7 @@ import scipy.linalg
 from derive.errors import DomainError
 from derive.linalg.arrays import Array
 from derive.linalg.factors import Factor, as_factors, width_in
-from derive.linalg.graded import image_frame, jacobi_log_values, scaled_rows, times_rows
+from derive.linalg.graded import graded_log_values, image_frame, scaled_rows, times_rows
 from derive.linalg.materialise import materialise
 from derive.linalg.products import end_to_end
 from derive.linalg.scaled import LOG_2, split_exponent
@@ -101,7 +101,7 @@ def log_singular_values(
     rows, exponents = scaled_rows(triangles[0])
     for triangle in triangles[1:]:
         rows, exponents = times_rows(triangle, rows, exponents)
-    values = jacobi_log_values(rows, (exponents + exponent) * LOG_2)
+    values = graded_log_values(rows, exponents)[0] + exponent * LOG_2
     logs[: len(values)] = values
     return logs
 
