@@ -276,7 +276,7 @@ class _Formed:
         if largest > limit:
             raise DomainError(
                 f"factors: expected blocks of at most {limit} rows and columns to take every "
-                f"singular value of, got {largest}; take the largest ones by extreme_triplets, or "
+                f"singular value of, got {largest}; take the largest ones by top_triplets, or "
                 "raise form_limit"
             )
         room = sum(math.prod(f.shape) for f in factors) * 8 // self.tokens
@@ -330,13 +330,21 @@ def _merged(found: list[Spectrum]) -> Spectrum:
     values = np.sort(np.concatenate([s.log_values for s in found]))[::-1]
     rows, cols = found[0].shape
     leader = int(np.argmax([s.log_norm for s in found]))
-    vectors = []
-    for vector, length in ((found[leader].left, rows), (found[leader].right, cols)):
-        whole = np.zeros(len(found) * length)
-        whole[leader * length : (leader + 1) * length] = vector
-        vectors.append(whole if _simple(values) else np.full(whole.shape, np.nan))
-    method = METHODS[max(METHODS.index(s.method) for s in found)]
-    return Spectrum(values, (len(found) * rows, len(found) * cols), *vectors, method)
+    simple = _simple(values)
+
+    def embedded(vector: Array) -> Array:
+        whole = np.full((len(found), len(vector)), 0.0 if simple else np.nan)
+        if simple:
+            whole[leader] = vector
+        return whole.ravel()
+
+    return Spectrum(
+        values,
+        (len(found) * rows, len(found) * cols),
+        embedded(found[leader].left),
+        embedded(found[leader].right),
+        METHODS[max(METHODS.index(s.method) for s in found)],
+    )
 
 
 def _simple(log_values: Array) -> bool:
