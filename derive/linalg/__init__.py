@@ -2,6 +2,8 @@
 
 from derive.linalg.composition import Chain, Sum
 from derive.linalg.contraction import Contraction
+from derive.linalg.extreme import Triplets, bottom_triplets, top_triplets
+from derive.linalg.growth import Spectrum, alignments, product_spectra
 from derive.linalg.materialise import materialise, token_blocks, token_pair_blocks
 from derive.linalg.norms import spectral_norm
 from derive.linalg.operator import Operator
@@ -27,8 +29,12 @@ __all__ = [
     "Operator",
     "ScaledMatrix",
     "Scaling",
+    "Spectrum",
     "Sum",
+    "Triplets",
     "Zero",
+    "alignments",
+    "bottom_triplets",
     "end_to_end",
     "first_order",
     "gradient_log_norms",
@@ -39,8 +45,10 @@ __all__ = [
     "materialise",
     "path_sums",
     "product_remainder_bound",
+    "product_spectra",
     "remainder_bound",
     "spectral_norm",
     "token_blocks",
     "token_pair_blocks",
+    "top_triplets",
 ]
