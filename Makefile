@@ -25,6 +25,7 @@ help:
 	@echo "make setup      make .venv and install the package with all extras"
 	@echo "make clean      remove .venv, report/ and what the tools leave behind"
 
+# timm and torchscale ask for packages without a CPU build; only blocks of theirs are used.
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
@@ -32,6 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 		{ echo "Python >= 3.11 is needed; say which one with: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --no-deps -c constraints.txt timm torchscale
 	@touch $@
 
 report: $(STAMP)

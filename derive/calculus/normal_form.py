@@ -24,7 +24,8 @@ import sympy as sp
 from derive.calculus.atoms import Diag, Inner, Ones, Reciprocal
 from derive.calculus.differential import ScalarDifferential
 from derive.calculus.let import Let, ScalarLet
-from derive.calculus.maps import TokenBlocks
+from derive.calculus.maps import Apply, JacobianOf, TokenBlocks
+from derive.calculus.pointwise import Pointwise
 from derive.calculus.tensor import Product, Sum, Transposed, is_scalar, own
 from derive.errors import UnknownNodeError
 
@@ -53,6 +54,7 @@ class NormalForm:
         self._roots: dict[sp.Expr, sp.Symbol] = {}
         self._bases: dict[sp.Symbol, sp.Expr] = {}
         self._memo: dict[sp.Basic, Words] = {}
+        self._points: dict[Any, sp.Basic] = {}
 
     # -- words
 
@@ -196,7 +198,21 @@ class NormalForm:
             return self._atom(expr.label)
         if not expr.args:
             return expr
+        if isinstance(expr, Apply | JacobianOf | Pointwise):
+            return self._at_point(expr)
         return expr.func(*[self._atom(a) if isinstance(a, sp.Basic) else a for a in expr.args])
+
+    def _at_point(self, expr: sp.Basic) -> sp.Basic:
+        """Return one letter for a map, its Jacobian or a function wherever the points are equal."""
+        *function, point = expr.args
+        point = self._atom(point)
+        letter = expr.func(*function, point)
+        try:
+            words = {w: self.canonical(c) for w, c in self.words(point).items()}
+        except UnknownNodeError:  # the point carries indices: compared as it is written
+            return letter
+        key = (expr.func, *function, frozenset((w, c) for w, c in words.items() if c != 0))
+        return self._points.setdefault(key, letter)
 
     # -- scalars
 

@@ -19,6 +19,7 @@ one, gain = Ones(d), Vector("gain", d)
 W, V = Matrix("W", d, d), Matrix("V", d, d)
 F = derive.Sublayer("F")
 A = derive.Attention()
+phi = derive.activation("phi")
 mixing = derive.jacobian(A(x), x)
 scale = derive.derivation(derive.RMSNorm()(x), x).lets[1]  # r, a scalar of each token
 
@@ -40,6 +41,9 @@ EQUAL = {
     "root of a multiple": (sp.sqrt(4 * Inner(x, x) + 4), 2 * sp.sqrt(Inner(x, x) + 1)),
     "root of a reciprocal": (sp.sqrt(1 / Inner(x, x)) * x, sp.sqrt(1 / Inner(x, x)) * x),
     "SymPy's own product": (2 * eye(d) - eye(d) / d, (2 - 1 / d) * (W * 0 + eye(d))),
+    "Jacobians at one point": (JacobianOf(F, W * (x + one)), JacobianOf(F, W * one + W * x)),
+    "a function at one point": (phi(x / scale + one), phi(one + scale**-1 * x)),
+    "a map at a point given twice": (F(F(x + x)), F(F(2 * x))),
     "constant past a mixing operator": (mixing * (alpha * x), alpha * (mixing * x)),
 }
 DIFFERENT = {
@@ -57,6 +61,8 @@ DIFFERENT = {
         scale * (mixing.T * x),
     ),
     "form across a mixing operator": (gain * x.T * mixing * one, gain * one.T * mixing.T * x),
+    "functions at two points": (phi(x / scale), phi(x / scale**2)),
+    "a map at two nested points": (F(F(x + x)), F(F(x))),
     "Jacobians at two points": (JacobianOf(F, x), JacobianOf(F, one)),
     "d is not d - 1": (d * x, (d - 1) * x),
     "scalar against matrix": (Inner(x, x), x * x.T),

@@ -1,21 +1,25 @@
 """Every claim is proved for every d, and each of its perturbations is rejected."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 import sympy as sp
 
+import derive
 from derive.calculus.atoms import Matrix, Ones
 from derive.calculus.normal_form import equal
 from derive.calculus.tensor import is_scalar
 from derive.errors import UnknownNodeError
+from derive.initialise import initial_weights
 from derive.linalg import materialise
 from derive.lower import lower
 from derive.symbols import d
-from proofs import norm_comparison, norms
+from proofs import equal_placements, norm_comparison, norms
 
-CLAIMS = norms.CLAIMS + norm_comparison.CLAIMS
+CLAIMS = norms.CLAIMS + norm_comparison.CLAIMS + equal_placements.CLAIMS
+REJECTED = norm_comparison.REJECTED + equal_placements.REJECTED
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.id)
@@ -60,7 +64,7 @@ def test_perturbed_claim_is_rejected(claim, perturb):
     assert not equal(left, perturb(right))
 
 
-@pytest.mark.parametrize("claim", norm_comparison.REJECTED, ids=lambda c: c.id)
+@pytest.mark.parametrize("claim", REJECTED, ids=lambda c: c.id)
 def test_what_does_not_hold_is_rejected(claim):
     assert not claim.certificate().holds
 
@@ -90,6 +94,41 @@ def test_certificate_reports_a_wrong_claim():
 
 
 def test_ids_are_unique_and_every_claim_has_a_source():
-    claims = CLAIMS + norm_comparison.REJECTED
+    claims = CLAIMS + REJECTED
     assert len({c.id for c in claims}) == len(claims)
     assert all(c.statement and c.source for c in claims)
+
+
+def test_the_page_on_checks_lists_every_pair_of_equal_placements():
+    page = (Path(__file__).parents[2] / "docs" / "checks.md").read_text()
+    pairs = [*equal_placements.CLAIMS, *equal_placements.REJECTED]
+    pairs += [c for c in norm_comparison.CLAIMS if c.id.startswith("residual-scale")]
+    assert {c.id for c in pairs if f"`{c.id}`" not in page} == set()
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "weights"),
+    [
+        ("scaled-residual", "pre", {"W_2": 1.7}),
+        ("lns", "pre", {"gain": 0.6, "bias": 0.6}),
+    ],
+)
+def test_equal_pairs_in_floating_point(left, right, weights):
+    """The claims by numbers: one Jacobian in the changed weights, and not without the change."""
+    x = derive.state("x")
+    rng = np.random.default_rng(0)
+    blocks = [derive.block(name, sublayer_="ffn", x=x) for name in (left, right)]
+    drawn = {
+        name: rng.normal(size=value.shape)
+        for name, value in initial_weights(blocks[1], width=5).items()
+        if np.ndim(value)
+    }
+    drawn |= {"eps": 0.1, "alpha": 1.7, "beta": 0.6}
+    state = rng.normal(size=(1, 5))
+    moved = {**drawn, **{name: factor * drawn[name] for name, factor in weights.items()}}
+    first, second, unmoved = (
+        materialise(lower(derive.jacobian(block, x), values, state))
+        for block, values in zip((*blocks, blocks[1]), (drawn, moved, drawn), strict=True)
+    )
+    np.testing.assert_allclose(first, second, rtol=0, atol=1e-14 * np.abs(first).max())
+    assert np.abs(first - unmoved).max() > 1e-2
