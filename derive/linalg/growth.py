@@ -243,7 +243,7 @@ def alignments(spectra: Sequence[Spectrum], side: Side = "input") -> list[float]
         The first is NaN; so is what belongs to a product whose largest value is not simple.
     """
     vectors = [s.right if side == "input" else s.left for s in spectra]
-    cosines = [min(1.0, abs(float(a @ b))) for a, b in pairwise(vectors)]
+    cosines = [float(np.minimum(1.0, abs(a @ b))) for a, b in pairwise(vectors)]
     return [math.nan, *cosines] if vectors else []
 
 
