@@ -140,7 +140,8 @@ class Environment:
         ``(n, n)``, True where token ``i`` sees token ``j``; without it a causal one is made where
         the block asks for one.
     state : array (n, d)
-        The state; ``(d,)`` stands for one token.
+        The state; ``(d,)`` stands for one token. Where an expression has several states (streams),
+        the others are given by name among the weights, each ``(n, d)``.
     maps : mapping from str to AbstractMap, optional
         Numbers for the abstract sublayers.
 
@@ -173,13 +174,32 @@ class Environment:
 
     def prepare(self, expr: sp.Basic) -> None:
         """Give the dimensions in an expression their sizes, from the state and the weights."""
-        for leaf in _leaves(expr):
+        leaves = _leaves(expr)
+        states = [leaf for leaf in leaves if isinstance(leaf, State)]
+        unnamed = [leaf.name for leaf in states if leaf.name not in self.weights]
+        if len(unnamed) > 1:
+            raise WeightError(
+                f"state: one array stands for one state, and the expression has "
+                f"{', '.join(sorted(unnamed))}; give the others by name among the weights"
+            )
+        for leaf in leaves:
             if isinstance(leaf, State):
-                self.bind(leaf.shape[0], self.state.shape[1], f"state {leaf.name}")
+                self.bind(leaf.shape[0], self._state(leaf).shape[1], f"state {leaf.name}")
             elif isinstance(leaf, At):
                 self(leaf)
             else:
                 self._named(leaf, ())
+
+    def _state(self, expr: State) -> np.ndarray:
+        """Return the array of a state: its own, given among the weights, or the one there is."""
+        if expr.name not in self.weights:
+            return self.state
+        found = self.weight(expr.name, 2)
+        if found.shape[0] != self.tokens:
+            raise ShapeError(
+                f"state {expr.name}: expected {self.tokens} tokens, got shape {found.shape}"
+            )
+        return found
 
     def weight(self, name: str, ndim: int) -> np.ndarray:
         """Return a weight of the given number of axes.
@@ -246,8 +266,9 @@ class Environment:
 
     @_walk.register
     def _(self, expr: State) -> Value:
-        self.bind(expr.shape[0], self.state.shape[1], f"state {expr.name}")
-        return Value((TOKEN,), self.state[..., None])
+        found = self._state(expr)
+        self.bind(expr.shape[0], found.shape[1], f"state {expr.name}")
+        return Value((TOKEN,), found[..., None])
 
     @_walk.register
     def _(self, expr: Vector) -> Value:

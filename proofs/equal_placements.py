@@ -75,7 +75,7 @@ def _unit_norm(root: sp.Expr) -> tuple[sp.Basic, sp.Basic]:
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         "rezero-skipinit-fixup",
-        "ReZero, SkipInit and Fixup are one equation; they differ in the value of alpha at the start",
+        "ReZero, SkipInit and Fixup are one equation; what differs is alpha at the start",
         lambda: (_placed("rezero"), _placed("fixup")),
         "own",
     ),

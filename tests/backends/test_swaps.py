@@ -52,7 +52,7 @@ class Both(Map):
     name = "F"
 
     def body(self, argument, suffix=""):
-        first, second = (m.body(argument, f"{suffix}_{k}") for k, m in zip("ab", self.args))
+        first, second = (m.body(argument, f"{suffix}_{k}") for k, m in zip("ab", self.args, strict=True))
         return Body(
             (*first.lets, *second.lets),
             total([first.output, second.output]),

@@ -1,4 +1,4 @@
-"""Real layers of torch.nn, transformers, timm and torchscale beyond the five of `derive.backends.systems`."""
+"""Real layers beyond the five of `derive.backends.systems`: torch.nn, transformers and others."""
 
 from derive.backends.zoo import (  # noqa: F401  (each module registers its layers)
     decoders_layernorm,
