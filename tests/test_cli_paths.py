@@ -77,7 +77,9 @@ def test_json_of_the_continuum(capsys):
 
 
 def test_table(capsys):
-    code, out, err = run(capsys, "paths", "pre", "parallel", "--heads", "2", *SMALL, "--order", "1", "--continuum")
+    code, out, err = run(
+        capsys, "paths", "pre", "parallel", "--heads", "2", *SMALL, "--order", "1", "--continuum"
+    )
     assert (code, err) == (0, "")
     assert "pre, L = 3, log|M| = " in out
     assert "\n>1 " in out

@@ -16,8 +16,10 @@ from derive.cli.catalogue import catalogue, list_
 from derive.cli.check import check
 from derive.cli.depth import depth
 from derive.cli.paths import paths
+from derive.cli.precision import precision
 from derive.cli.report import report
 from derive.cli.show import show
+from derive.cli.spectrum import spectrum
 from derive.errors import DeriveError
 
 __all__ = ["cli", "main"]
@@ -29,7 +31,7 @@ def cli() -> None:
     """Closed-form Jacobians of residual blocks by where the normalisation sits."""
 
 
-for _command in (show, depth, paths, check, list_, catalogue, report):
+for _command in (show, depth, spectrum, paths, precision, check, list_, catalogue, report):
     cli.add_command(_command)
 
 

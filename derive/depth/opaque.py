@@ -160,6 +160,4 @@ def opaque_block(block: sp.Basic, state: Any, *, norms: bool = False) -> OpaqueB
         return Opaque(names[mapping], mapping.mixes_tokens)(argument)
 
     opaque = walk(block)
-    return OpaqueBlock(
-        opaque, derivation(opaque, state).jacobian, {n: m for m, n in names.items()}
-    )
+    return OpaqueBlock(opaque, derivation(opaque, state).jacobian, {n: m for m, n in names.items()})

@@ -1,8 +1,9 @@
 r"""The paths of a stack: its Jacobian as a sum over which branches a path takes in every layer.
 
-In the derived Jacobian of a layer every term says which sublayers it goes through. What goes through
-none is the *skip part* of the layer: I for :math:`x + F(N(x))`, and for :math:`N(x + F(x))`, where
-no identity is left, the Jacobian of the norm, since :math:`J_N(I + J_F) = J_N + J_NJ_F`.
+In the derived Jacobian of a layer every term says which sublayers it goes through. What goes
+through none is the *skip part* of the layer: I for :math:`x + F(N(x))`, and for
+:math:`N(x + F(x))`, where no identity is left, the Jacobian of the norm, since
+:math:`J_N(I + J_F) = J_N + J_NJ_F`.
 """
 
 from __future__ import annotations
@@ -236,9 +237,8 @@ def path_expansion(
     effective = effective_lengths(layers, size=size)
     shares = [overlap(s, whole) for s in sums]
     by_norm = norm_shares(sums)
-    norms = [
-        {label: linalg.spectral_norm(factor) for label, factor in layer.items()}
-        for layer in layers
+    norms: list[dict[Label, linalg.Operator | np.ndarray | float]] = [
+        {label: linalg.spectral_norm(term) for label, term in layer.items()} for layer in layers
     ]
     return PathExpansion(
         layers=stack.layers,

@@ -218,7 +218,9 @@ def magnus(
     dense = [materialise(a) for a in checked]
     terms = _logarithm(_dyson(dense, count, width))
     if not all(np.isfinite(t).all() for t in terms):
-        raise DomainError("branches: expected Magnus terms within double precision, got an overflow")
+        raise DomainError(
+            "branches: expected Magnus terms within double precision, got an overflow"
+        )
     known = [spectral_norm(a) for a in dense] if norms is None else norms
     action = math.fsum(known)
     exact = ordered_exponential(dense, size=width)
@@ -258,8 +260,12 @@ def _dyson(branches: Sequence[Array], order: int, width: int) -> list[Array]:
             powers.append(a @ powers[-1] / j)
         for k in range(order, 0, -1):
             # P_0 is the identity
-            series[k] = series[k] + powers[k - 1] + sum(
-                (powers[j - 1] @ series[k - j] for j in range(1, k)), np.zeros((width, width))
+            series[k] = (
+                series[k]
+                + powers[k - 1]
+                + sum(
+                    (powers[j - 1] @ series[k - j] for j in range(1, k)), np.zeros((width, width))
+                )
             )
     return series[1:]
 

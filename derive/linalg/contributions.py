@@ -70,13 +70,12 @@ class Contribution:
     log_norm: float
 
 
-def branch_contributions(
-    layers: Iterable[Layer], *, size: int | None = None
-) -> list[Contribution]:
+def branch_contributions(layers: Iterable[Layer], *, size: int | None = None) -> list[Contribution]:
     r"""Return what the paths through each branch contribute, by one forward and one backward sweep.
 
-    .. math:: T_{l,b} = J_{L-1}\cdots J_{l+1}\Bigl(\sum_{\text{terms of layer } l \text{ through } b}
-        \Bigr)J_{l-1}\cdots J_0
+    .. math:: T_{l,b} = J_{L-1}\cdots J_{l+1}\Bigl(\sum_{B\ni b}J_{l,B}\Bigr)J_{l-1}\cdots J_0
+
+    with the terms :math:`J_{l,B}` of layer l through the branches B.
 
     Parameters
     ----------

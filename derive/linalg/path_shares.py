@@ -14,7 +14,7 @@ three names, with :math:`M = \sum_k S_k` the whole product:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -232,7 +232,9 @@ class _Dual:
         self.exponent += shift
 
 
-def log_graded_remainder_bound(layers: Iterable[Layer], order: int) -> float:
+def log_graded_remainder_bound(
+    layers: Iterable[Mapping[Label, Factor | float]], order: int
+) -> float:
     r"""Return the log of a rigorous bound on what the paths of more than K branches add up to.
 
     .. math:: \Bigl\lVert M-\sum_{k\le K}S_k\Bigr\rVert_2\le\sum_{k>K}[z^k]\prod_l\sum_j z^j

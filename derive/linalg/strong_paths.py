@@ -161,9 +161,7 @@ def _by_bound(
             forced.add(place)
         reference = 0.0 if place in forced else skip
         base += reference
-        options += [
-            (norm - reference, place, label) for label, _, norm in layer if label
-        ]
+        options += [(norm - reference, place, label) for label, _, norm in layer if label]
     options.sort(key=lambda option: -option[0])
     ticket = itertools.count()
     heap: list[tuple[float, int, tuple[int, ...]]] = []

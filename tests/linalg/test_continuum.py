@@ -1,5 +1,6 @@
 """Ordered exponential and Magnus series: exact cases, commutators, mpmath, and true bounds."""
 
+import itertools
 import math
 
 import mpmath
@@ -94,7 +95,7 @@ def test_the_series_converges_where_the_action_is_below_pi():
     small = magnus(gaussian(8, 5, 0.15), 8)
     assert small.converges
     assert small.action < math.pi
-    assert all(b < a for a, b in zip(small.errors, small.errors[1:], strict=False))
+    assert all(b < a for a, b in itertools.pairwise(small.errors))
     assert small.errors[-1] < 1e-4
     large = magnus(gaussian(8, 5, 1.5), 8)
     assert not large.converges
@@ -113,7 +114,11 @@ def test_known_case_where_the_series_diverges():
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.integers(1, 6), st.integers(1, 4), st.floats(1e-4, 2.0), st.integers(1, 5), st.integers(0, 99)
+    st.integers(1, 6),
+    st.integers(1, 4),
+    st.floats(1e-4, 2.0),
+    st.integers(1, 5),
+    st.integers(0, 99),
 )
 def test_the_bound_on_the_continuum_error_holds(depth, d, scale, parts, seed):
     branches = gaussian(depth, d, scale, seed)
@@ -148,7 +153,7 @@ def test_the_bound_is_reached_by_scalars():
 
 def test_thinner_layers_approach_the_limit_at_first_order():
     errors = [r.relative_error for r in refinements(gaussian(5, 4, 0.4), [8, 16, 32, 64])]
-    ratios = [a / b for a, b in zip(errors, errors[1:], strict=False)]
+    ratios = [a / b for a, b in itertools.pairwise(errors)]
     assert all(1.9 < ratio < 2.1 for ratio in ratios)
 
 
