@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce, singledispatch
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, reduce, singledispatch
+from itertools import groupby
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,16 +17,45 @@ from derive.linalg.operator import Operator
 from derive.linalg.tensor import contract
 from derive.linalg.tokenwise import Dense, Diagonal, Identity, LowRank, Scaling
 
-__all__ = ["shared_blocks"]
+__all__ = [
+    "applies",
+    "chain_of",
+    "collected",
+    "order_of_product",
+    "owned_blocks",
+    "selection",
+    "shared_blocks",
+    "with_diagonals_joined",
+    "without_cheap_ends",
+]
+
+DiagonalOperator: TypeAlias = Identity | Scaling | Diagonal
 
 # The order of a product of matrices is found exactly, in cubic time, for up to this many.
 _EXACT_FACTORS = 24
+# A diagonal with at least this share of zeros, as relu's derivative has, selects rows.
+_SPARSE = 0.125
+_FEW_ROWS = 32
 
 
 @singledispatch
 def shared_blocks(op: Operator) -> Array:
-    """Return the blocks with a leading axis of n, or of 1 if all tokens share one block."""
+    """Return the blocks with a leading axis of n, or of 1 if all tokens share one block.
+
+    They may be a view of an array of the operator.
+    """
     return op._apply(np.eye(op.cols)[None])
+
+
+def owned_blocks(op: Operator) -> Array:
+    """Return the blocks as an array that may be written to."""
+    blocks = shared_blocks(op)
+    return blocks if _makes_an_array(op) else blocks.copy()
+
+
+def _makes_an_array(op: Operator) -> bool:
+    """Whether the blocks are computed, not taken from the operator."""
+    return isinstance(op, LowRank | Sum) or (isinstance(op, Chain) and len(op.factors) != 1)
 
 
 @shared_blocks.register
@@ -44,34 +75,64 @@ def _(op: Contraction) -> Array:
 
 @shared_blocks.register
 def _(op: Sum) -> Array:
-    diagonals = [_entries(t) for t in op.terms if isinstance(t, Identity | Scaling | Diagonal)]
-    rest = [shared_blocks(t) for t in op.terms if not isinstance(t, Identity | Scaling | Diagonal)]
-    leading = max((part.shape[0] for part in (*diagonals, *rest)), default=1)
-    total = np.zeros((leading, op.rows, op.cols))
-    for part in rest:
-        total += part
+    diagonals = [_entries(t) for t in op.terms if isinstance(t, DiagonalOperator)]
+    rest = [t for t in op.terms if not isinstance(t, DiagonalOperator)]
+    grouped = collected(rest)
+    leading = max((part.shape[0] for part in diagonals), default=1)
+    if grouped:
+        total = owned_blocks(grouped[0])
+        for term in grouped[1:]:
+            part = shared_blocks(term)
+            if part.shape[0] > total.shape[0]:
+                total = total + part
+            else:
+                total += part
+    else:
+        total = np.zeros((1, op.rows, op.cols))
+    if leading > total.shape[0]:
+        total = np.repeat(total, leading, axis=0)
     along = np.arange(min(op.rows, op.cols))
     for part in diagonals:
         total[:, along, along] += part
     return total
 
 
-def _entries(op: Identity | Scaling | Diagonal) -> Array:
+def _entries(op: DiagonalOperator) -> Array:
     """Return the diagonal, with axes that broadcast to (n, width)."""
     if isinstance(op, Diagonal):
         return op.entries
     return op.factors[:, None] if isinstance(op, Scaling) else np.ones((1, 1))
 
 
+def collected(terms: Sequence[Operator]) -> list[Operator]:
+    """Collect the terms that begin with the same matrix: W A + W B = W (A + B)."""
+    groups: dict[object, list[Chain]] = {}
+    found: list[Operator] = []
+    for term in terms:
+        if isinstance(term, Chain) and len(term.factors) > 1 and isinstance(term.factors[0], Dense):
+            matrix = term.factors[0].matrix
+            where = matrix.__array_interface__["data"][0], matrix.shape, matrix.strides
+            groups.setdefault(where, []).append(term)
+        else:
+            found.append(term)
+    for group in groups.values():
+        first, *others = group
+        if others:
+            inner = Sum(*(chain_of(term.factors[1:]) for term in group))
+            found.append(Chain(first.factors[0], inner))
+        else:
+            found.append(first)
+    return found
+
+
+def chain_of(factors: Sequence[Operator]) -> Operator:
+    return factors[0] if len(factors) == 1 else Chain(*factors)
+
+
 @shared_blocks.register
 def _(op: Chain) -> Array:
     factors = op.factors
-    stop = len(factors)
-    while stop and _applies(factors[stop - 1]):
-        stop -= 1
-    start = 0
-    while start < stop and _applies(factors[start]):
-        start += 1
+    start, stop = without_cheap_ends(factors)
     if start == stop:
         return _apply_left(factors, np.eye(op.cols)[None])
     matrices = _matrices(factors[start:stop])
@@ -89,7 +150,18 @@ def _(op: Chain) -> Array:
     return product if early_left else _apply_left(factors[:start], product)
 
 
-def _applies(op: Operator) -> bool:
+def without_cheap_ends(factors: Sequence[Operator]) -> tuple[int, int]:
+    """Return where the factors that are cheap to apply end on the left and begin on the right."""
+    stop = len(factors)
+    while stop and applies(factors[stop - 1]):
+        stop -= 1
+    start = 0
+    while start < stop and applies(factors[start]):
+        start += 1
+    return start, stop
+
+
+def applies(op: Operator) -> bool:
     """Whether applying the operator costs much less than a product with its blocks.
 
     A low-rank factor is two thin matrices instead.
@@ -98,20 +170,69 @@ def _applies(op: Operator) -> bool:
 
 
 def _matrices(factors: Sequence[Operator]) -> list[Array]:
-    """Turn factors, the last not cheap, into matrices with the same product.
+    """Turn factors, the first and last not cheap, into matrices with the same product.
 
     A low-rank factor becomes two thin matrices; a cheap one is applied to the matrix on its
-    right.
+    right. Where a diagonal has many zeros, only the rows that it keeps are multiplied.
     """
     matrices: list[Array] = []
-    for factor in reversed(factors):
-        if isinstance(factor, LowRank):
-            matrices += [factor.right.transpose(0, 2, 1), factor.left]
-        elif _applies(factor):
+    kept: Array | None = None
+    for factor in with_diagonals_joined(factors):
+        if isinstance(factor, Diagonal) and matrices:
+            entries = factor.entries
+            kept = selection(entries, matrices[-1].shape[1])
+            if kept is not None:
+                matrices[-1] = _rows(matrices[-1], kept)
+                entries = np.take_along_axis(entries, kept, axis=1)
+            matrices[-1] = entries[:, :, None] * matrices[-1]
+            continue
+        if kept is None and applies(factor):
             matrices[-1] = factor._apply(matrices[-1])
-        else:
-            matrices.append(shared_blocks(factor))
+            continue
+        thin = isinstance(factor, LowRank)
+        inner = factor.right.transpose(0, 2, 1) if thin else shared_blocks(factor)
+        matrices.append(inner if kept is None else _columns(inner, kept))
+        kept = None
+        if isinstance(factor, LowRank):
+            matrices.append(factor.left)
     return matrices[::-1]
+
+
+def with_diagonals_joined(factors: Sequence[Operator]) -> Iterator[Operator]:
+    """Yield the factors from the right, neighbouring diagonals as one."""
+    for diagonal, run in groupby(reversed(factors), lambda f: isinstance(f, Scaling | Diagonal)):
+        found = list(run)
+        if not diagonal or (len(found) == 1 and isinstance(found[0], Diagonal)):
+            yield from found
+            continue
+        entries = reduce(np.multiply, map(_entries, found), np.ones((1, found[0].rows)))
+        yield Diagonal(entries, found[0].tokens)
+
+
+def selection(entries: Array, rows: int) -> Array | None:
+    """Return the places (n or 1, kept) that hold all nonzeros of the diagonals, if they are few."""
+    if rows < _FEW_ROWS:
+        return None
+    nonzero = entries != 0
+    most = int(nonzero.sum(axis=1).max())
+    if most > (1 - _SPARSE) * rows or not most:
+        return None
+    if entries.shape[0] == 1:
+        return np.flatnonzero(nonzero)[None]
+    # With unequal counts, the places of some zeros fill up.
+    return np.sort(np.argsort(~nonzero, axis=1, kind="stable")[:, :most], axis=1)
+
+
+def _rows(matrix: Array, kept: Array) -> Array:
+    if kept.shape[0] == 1:
+        return matrix[:, kept[0]]
+    return matrix[0][kept] if matrix.shape[0] == 1 else matrix[np.arange(len(kept))[:, None], kept]
+
+
+def _columns(matrix: Array, kept: Array) -> Array:
+    if kept.shape[0] == 1:
+        return np.take(matrix, kept[0], axis=2)
+    return _rows(matrix.transpose(0, 2, 1), kept).transpose(0, 2, 1)
 
 
 def _apply_left(factors: Sequence[Operator], matrix: Array) -> Array:
@@ -123,7 +244,7 @@ def _apply_left(factors: Sequence[Operator], matrix: Array) -> Array:
 def _apply_right(matrix: Array, factors: Sequence[Operator]) -> Array:
     if not factors:
         return matrix
-    form = diagonal_plus_low_rank(Chain(*factors))
+    form = diagonal_plus_low_rank(chain_of(factors))
     if form is not None:
         return form.multiplied_by(matrix)
     columns = matrix.transpose(0, 2, 1)
@@ -137,9 +258,25 @@ def _ordered_product(matrices: list[Array]) -> Array:
             _ordered_product(matrices[start : start + _EXACT_FACTORS])
             for start in range(0, len(matrices), _EXACT_FACTORS)
         ]
-    count = len(matrices)
-    widths = [matrix.shape[1] for matrix in matrices] + [matrices[-1].shape[2]]
-    leading = [matrix.shape[0] for matrix in matrices]
+    _, cut = order_of_product(tuple(matrix.shape for matrix in matrices))
+    return _product(matrices, cut, 0, len(matrices) - 1)
+
+
+def _product(matrices: list[Array], cut: dict[tuple[int, int], int], a: int, b: int) -> Array:
+    if a == b:
+        return matrices[a]
+    m = cut[a, b]
+    return np.matmul(_product(matrices, cut, a, m), _product(matrices, cut, m + 1, b))
+
+
+@lru_cache(maxsize=4096)
+def order_of_product(
+    shapes: tuple[tuple[int, ...], ...],
+) -> tuple[int, dict[tuple[int, int], int]]:
+    """Return the multiply-adds of the best order, and where it cuts each run of factors."""
+    count = len(shapes)
+    widths = [shape[1] for shape in shapes] + [shapes[-1][2]]
+    leading = [shape[0] for shape in shapes]
     cost = {(k, k): 0 for k in range(count)}
     cut: dict[tuple[int, int], int] = {}
     for length in range(1, count):
@@ -153,11 +290,4 @@ def _ordered_product(matrices: list[Array]) -> Array:
                 )
                 for m in range(a, b)
             )
-
-    def product(a: int, b: int) -> Array:
-        if a == b:
-            return matrices[a]
-        m = cut[a, b]
-        return np.matmul(product(a, m), product(m + 1, b))
-
-    return product(0, count - 1)
+    return cost[0, count - 1], cut

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from derive.errors import ShapeError, UnknownNodeError
 from derive.linalg.arrays import Array, as_array, as_count
 from derive.linalg.operator import Operator
-from derive.linalg.tensor import Labelled, contract
+from derive.linalg.tensor import Labelled, contract, work
 
 __all__ = ["Contraction", "Term"]
 
@@ -100,6 +100,15 @@ class Contraction(Operator):
             token = "j" if mixes(term) else "i"
             total += contract((*term, (x, (token, "c", "*"))), ("i", "r", "*"))
         return total
+
+    @cached_property
+    def _work(self) -> int:  # type: ignore[override]
+        one = np.broadcast_to(0.0, (self.tokens, self.cols))
+        total = sum(
+            work((*term, (one, ("j" if mixes(term) else "i", "c"))), ("i", "r"))
+            for term in self.terms
+        )
+        return -(-total // self.tokens)
 
     @cached_property
     def _transposed(self) -> Contraction:

@@ -14,6 +14,9 @@ from derive.linalg.tokenwise import Diagonal, Identity, LowRank, Scaling, Zero
 
 __all__ = ["DiagonalPlusLowRank", "diagonal_plus_low_rank"]
 
+# Entries of the rows that are multiplied at one time: they should stay in cache.
+_ENTRIES_IN_WORK = 2**16
+
 
 @dataclass(frozen=True, eq=False)
 class DiagonalPlusLowRank:
@@ -64,11 +67,14 @@ class DiagonalPlusLowRank:
 
     def multiply_rows(self, rows: Array) -> None:
         """Replace ``rows`` (k, n, d), each a row vector of every token, by its product."""
-        by_token = rows.transpose(1, 0, 2)
-        inner = np.matmul(by_token, self.left) if self.rank else None
-        rows *= self.diagonal
-        if inner is not None:
-            by_token += np.matmul(inner, self.right.transpose(0, 2, 1))
+        step = max(1, _ENTRIES_IN_WORK // (rows.shape[1] * rows.shape[2]))
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            by_token = some.transpose(1, 0, 2)
+            inner = np.matmul(by_token, self.left) if self.rank else None
+            some *= self.diagonal
+            if inner is not None:
+                by_token += np.matmul(inner, self.right.transpose(0, 2, 1))
 
 
 def _beside(a: Array, b: Array) -> Array:

@@ -7,17 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from derive.linalg.arrays import Array
-from derive.linalg.blocks import shared_blocks
+from derive.linalg.blocks import chain_of
 from derive.linalg.composition import Chain, Sum
 from derive.linalg.contraction import Contraction, Term, mixes
 from derive.linalg.diagonal_plus_low_rank import DiagonalPlusLowRank, diagonal_plus_low_rank
 from derive.linalg.operator import Operator
-from derive.linalg.tensor import Labelled, Labels, contract, contract_pair, reduce_to_pair
+from derive.linalg.restriction import blocks_in_parts
+from derive.linalg.tensor import Labelled, Labels, Reduction, contract_pair
 from derive.linalg.tokenwise import Dense
 
 __all__ = ["token_grid"]
 
-_GRID: Labels = ("i", "r", "j", "c")
+GRID: Labels = ("i", "r", "j", "c")
+_BLOCK: Labels = ("i", "r", "c")
 # Entries of the block rows that are in work at one time: they should stay in cache.
 _ENTRIES_IN_WORK = 2**17
 
@@ -25,20 +27,25 @@ _ENTRIES_IN_WORK = 2**17
 def token_grid(op: Operator) -> Array:
     """Return the matrix as an array (n, rows, n, cols)."""
     grid = np.zeros((op.tokens, op.rows, op.tokens, op.cols))
-    _accumulate(_factors(op), grid)
+    _accumulate(operators_of(op), grid, fresh=True)
     return grid
 
 
-def _factors(op: Operator) -> tuple[Operator, ...]:
+def operators_of(op: Operator) -> tuple[Operator, ...]:
     return op.factors if isinstance(op, Chain) and op.factors else (op,)
 
 
-def _accumulate(factors: tuple[Operator, ...], grid: Array) -> None:
-    """Add the product of ``factors`` to ``grid``, distributing over sums that mix tokens."""
+def _accumulate(factors: tuple[Operator, ...], grid: Array, *, fresh: bool = False) -> None:
+    """Add the product of ``factors`` to ``grid``, distributing over sums that mix tokens.
+
+    A ``fresh`` grid is zero and may be overwritten.
+    """
     mixing = [place for place, factor in enumerate(factors) if not factor.tokenwise]
     if not mixing:
-        tokens = np.arange(grid.shape[0])
-        grid[tokens, :, tokens, :] += shared_blocks(Chain(*factors))
+        entries = min(_ENTRIES_IN_WORK, grid.size // 64)
+        for part, blocks in blocks_in_parts(Chain(*factors), entries):
+            for place, token in enumerate(range(part.start, part.stop)):
+                grid[token, :, token, :] += blocks[place if len(blocks) > 1 else 0]
         return
     if len(mixing) > 1:
         _accumulate_mixtures(factors, mixing, grid)
@@ -47,20 +54,21 @@ def _accumulate(factors: tuple[Operator, ...], grid: Array) -> None:
     if isinstance(middle, Sum):
         left, right = _merged(left), _merged_before_simple(right)
         alone = [term for term in middle.terms if term.tokenwise]
-        if alone:
-            _accumulate((*left, Sum(*alone), *right), grid)
         for term in middle.terms:
             if not term.tokenwise:
-                _accumulate((*left, *_factors(term), *right), grid)
+                _accumulate((*left, *operators_of(term), *right), grid, fresh=fresh)
+                fresh = False
+        if alone:
+            _accumulate((*left, Sum(*alone), *right), grid)
     elif not isinstance(middle, Contraction):
         _accumulate_applied(left, middle, right, grid)
-    elif all(map(_simple, left)) and not all(map(_simple, right)):
+    elif all(map(is_simple, left)) and not all(map(is_simple, right)):
         # Block rows absorb what stands on their left; here the matrices stand on the right.
         _accumulate_contraction(
             _transposed(right), middle._transposed, _transposed(left), grid.transpose(2, 3, 0, 1)
         )
     else:
-        _accumulate_contraction(left, middle, right, grid)
+        _accumulate_contraction(left, middle, right, grid, fresh=fresh)
 
 
 def _transposed(factors: tuple[Operator, ...]) -> tuple[Operator, ...]:
@@ -69,18 +77,34 @@ def _transposed(factors: tuple[Operator, ...]) -> tuple[Operator, ...]:
 
 def _merged(factors: tuple[Operator, ...]) -> tuple[Operator, ...]:
     """Multiply tokenwise factors out, unless each is a diagonal plus a low rank."""
-    if all(map(_simple, factors)) or (len(factors) == 1 and isinstance(factors[0], Dense)):
+    if all(map(is_simple, factors)) or (len(factors) == 1 and isinstance(factors[0], Dense)):
         return factors
-    return (Dense(shared_blocks(Chain(*factors)), factors[0].tokens),)
+    op = Chain(*factors)
+    return (Dense(_blocks(op), op.tokens),)
+
+
+def _blocks(op: Operator) -> Array:
+    """Return the blocks (n or 1, rows, cols), with little beside them in memory."""
+    if isinstance(op, Dense):
+        return op.matrix
+    found: Array | None = None
+    entries = min(_ENTRIES_IN_WORK, op.shape[0] * op.shape[1] // 64)
+    for part, blocks in blocks_in_parts(op, entries):
+        if part.stop - part.start == op.tokens:
+            return blocks
+        if found is None:
+            found = np.empty((op.tokens, op.rows, op.cols))
+        found[part] = blocks
+    return np.empty((0, op.rows, op.cols)) if found is None else found
 
 
 def _merged_before_simple(factors: tuple[Operator, ...]) -> tuple[Operator, ...]:
     """Multiply out all but the right end that is a diagonal plus a low rank."""
-    before, _ = _split_simple(factors)
+    before, _ = split_simple(factors)
     return (*_merged(before), *factors[len(before) :])
 
 
-def _split_simple(
+def split_simple(
     factors: tuple[Operator, ...],
 ) -> tuple[tuple[Operator, ...], DiagonalPlusLowRank | None]:
     """Split off the longest right end that is a diagonal plus a low rank."""
@@ -94,7 +118,7 @@ def _split_simple(
     return (), form
 
 
-def _simple(factor: Operator) -> bool:
+def is_simple(factor: Operator) -> bool:
     form = diagonal_plus_low_rank(factor)
     return form is not None and _thin(form)
 
@@ -108,6 +132,8 @@ def _accumulate_contraction(
     middle: Contraction,
     right: tuple[Operator, ...],
     grid: Array,
+    *,
+    fresh: bool = False,
 ) -> None:
     """Add ``left @ middle @ right``, a few block rows at a time.
 
@@ -115,24 +141,30 @@ def _accumulate_contraction(
     smallest operand. What is a diagonal plus a low rank at the right end is applied to the
     finished block rows.
     """
-    beside, last = _split_simple(right)
-    outside = shared_blocks(Chain(*left)) if left else None
-    inside = shared_blocks(Chain(*beside)) if beside else None
-    terms = [_absorb(outside, term, inside) for term in middle.terms]
-    pairs = [reduce_to_pair(term, _GRID) for term in terms if mixes(term)]
-    alone = [contract(term, ("i", "r", "c")) for term in terms if not mixes(term)]
+    beside, last = split_simple(right)
+    outside = _blocks(chain_of(left)) if left else None
+    inside = _blocks(chain_of(beside)) if beside else None
+    terms = [(absorb(outside, term, inside), mixes(term)) for term in middle.terms]
+    pairs = [Reduction(term, GRID, "i") for term, mixing in terms if mixing]
+    alone = [Reduction(term, _BLOCK, "i") for term, mixing in terms if not mixing]
     tokens, rows, _, cols = grid.shape
-    step = min(tokens, max(1, _ENTRIES_IN_WORK // (rows * tokens * cols)))
-    work = np.empty((step, rows, tokens, cols))
+    entries = min(_ENTRIES_IN_WORK, grid.size // 64)
+    step = min(tokens, max(1, entries // (rows * tokens * cols)))
+    direct = fresh and grid.flags.c_contiguous
+    work = None if direct else np.empty((step, rows, tokens, cols))
     for start in range(0, tokens, step):
         count = min(step, tokens - start)
-        part, block = slice(start, start + count), work[:count]
-        _fill(block, [_rows_of(pair, part) for pair in pairs])
-        for blocks in alone:
-            block[np.arange(count), :, np.arange(start, start + count), :] += blocks[part]
+        part = slice(start, start + count)
+        block = grid[part] if work is None else work[:count]
+        _fill(block, [reduction.pair(part) for reduction in pairs])
+        for reduction in alone:
+            blocks = contract_pair(reduction.pair(part), _BLOCK)
+            for place in range(count):
+                block[place, :, start + place, :] += blocks[place]
         if last is not None:
             last.multiply_rows(block.reshape(count * rows, tokens, cols))
-        grid[part] += block
+        if work is not None:
+            grid[part] += block
 
 
 def _fill(block: Array, pairs: Sequence[Sequence[Labelled]]) -> None:
@@ -148,13 +180,21 @@ def _fill(block: Array, pairs: Sequence[Sequence[Labelled]]) -> None:
     if outer:
         xs = [_matrix(x, summed, "j", (count, rows)) for x, _, summed in outer]
         ys = [_matrix(y, summed, "c", (count, rows)) for _, y, summed in outer]
-        x = np.concatenate(xs, axis=3) if len(xs) > 1 else xs[0]
-        y = np.concatenate(ys, axis=3) if len(ys) > 1 else ys[0]
-        np.matmul(x, y.transpose(0, 1, 3, 2), out=block)
+        entries = min(_ENTRIES_IN_WORK, max(2**13, block.size // 2))
+        step = max(1, entries // (count * block.shape[3] * sum(y.shape[3] for y in ys)))
+        for start in range(0, rows, step):
+            part = slice(start, start + step)
+            x, y = _side_by_side(xs, part), _side_by_side(ys, part)
+            np.matmul(x, y.transpose(0, 1, 3, 2), out=block[:, part])
     else:
         block[...] = 0.0
     for pair in rest:
-        block += contract_pair(pair, _GRID)
+        block += contract_pair(pair, GRID)
+
+
+def _side_by_side(matrices: Sequence[Array], rows: slice) -> Array:
+    some = [matrix[:, rows] for matrix in matrices]
+    return np.concatenate(some, axis=3) if len(some) > 1 else some[0]
 
 
 def _outer_sides(pair: Sequence[Labelled]) -> tuple[Labelled, Labelled, Labels] | None:
@@ -164,8 +204,8 @@ def _outer_sides(pair: Sequence[Labelled]) -> tuple[Labelled, Labelled, Labels] 
     x, y = pair if "j" in pair[0][1] else pair[::-1]
     if "c" in x[1] or "j" in y[1]:
         return None
-    summed = tuple(label for label in x[1] if label not in _GRID)
-    return (x, y, summed) if set(summed) == set(y[1]).difference(_GRID) else None
+    summed = tuple(label for label in x[1] if label not in GRID)
+    return (x, y, summed) if set(summed) == set(y[1]).difference(GRID) else None
 
 
 def _matrix(operand: Labelled, summed: Labels, free: str, batch: tuple[int, int]) -> Array:
@@ -181,15 +221,7 @@ def _matrix(operand: Labelled, summed: Labels, free: str, batch: tuple[int, int]
     return np.broadcast_to(matrix, (*batch, *matrix.shape[2:]))
 
 
-def _rows_of(pair: Sequence[Labelled], part: slice) -> list[Labelled]:
-    """Restrict the operands to some output tokens."""
-    return [
-        (array[(slice(None),) * labels.index("i") + (part,)] if "i" in labels else array, labels)
-        for array, labels in pair
-    ]
-
-
-def _absorb(left: Array | None, term: Term, right: Array | None) -> Term:
+def absorb(left: Array | None, term: Term, right: Array | None) -> Term:
     """Make the blocks beside a term into factors of it."""
     names: dict[str, str] = {}
     beside: list[Labelled] = []

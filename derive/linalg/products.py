@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from derive.errors import DomainError, ShapeError
 from derive.linalg.arrays import Array, as_array, as_count
+from derive.linalg.cost import condensed
 from derive.linalg.factors import Factor, apply_transposed, as_factors, width_in
 from derive.linalg.materialise import materialise
 from derive.linalg.operator import Operator
-from derive.linalg.scaled import LOG_2, ScaledMatrix, log_norm_of, split_exponent
+from derive.linalg.scaled import LOG_2, ScaledMatrix, in_range, log_norm_of, split_exponent
 
 __all__ = ["end_to_end", "gradient_log_norms", "log_norm"]
 
@@ -80,9 +81,12 @@ def end_to_end(
         return _tokenwise_product(operators)
     matrix, exponent = split_exponent(materialise(chosen[0]))
     for factor in chosen[1:]:
-        matrix, shift = split_exponent(factor @ matrix)
+        if isinstance(factor, Operator):
+            factor = condensed(factor, matrix.shape[1])
+        matrix, shift = in_range(factor @ matrix)
         exponent += shift
-    return ScaledMatrix(matrix, exponent * LOG_2)
+    matrix, shift = split_exponent(matrix)
+    return ScaledMatrix(matrix, (exponent + shift) * LOG_2)
 
 
 def _all_tokenwise(operators: list[Operator]) -> bool:
@@ -96,7 +100,7 @@ def _tokenwise_product(operators: list[Operator]) -> ScaledMatrix:
     blocks: Array = np.broadcast_to(np.eye(cols), (tokens, cols, cols))
     exponent = 0
     for op in operators:
-        blocks, shift = split_exponent(op._apply(blocks))
+        blocks, shift = in_range(condensed(op, cols)._apply(blocks))
         exponent += shift
     grid = np.zeros((tokens, blocks.shape[1], tokens, cols))
     along = np.arange(tokens)

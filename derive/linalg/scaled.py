@@ -12,7 +12,7 @@ import scipy.linalg
 from derive.errors import DomainError, ShapeError
 from derive.linalg.arrays import Array, as_array
 
-__all__ = ["ScaledMatrix", "log_norm_of", "split_exponent"]
+__all__ = ["ScaledMatrix", "in_range", "log_norm_of", "split_exponent"]
 
 LOG_2 = math.log(2.0)
 _LOG_MAX = math.log(np.finfo(np.float64).max)
@@ -38,6 +38,20 @@ def split_exponent(x: Array) -> tuple[Array, int]:
         return x, 0
     # Multiplying by a power of two is as exact as ldexp, and faster; 2**1023 is the largest.
     return (x * 2.0**-exponent if abs(exponent) < 1000 else np.ldexp(x, -exponent)), exponent
+
+
+def in_range(x: Array) -> tuple[Array, int]:
+    """Return ``x`` as it is where its squares neither overflow nor underflow, else split.
+
+    Raises
+    ------
+    DomainError
+        If an entry is not finite.
+    """
+    flat = x.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = float(np.dot(flat, flat))
+    return (x, 0) if 1e-150 < squares < 1e150 else split_exponent(x)
 
 
 def log_norm_of(x: Array) -> float:

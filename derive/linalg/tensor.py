@@ -12,7 +12,7 @@ import numpy as np
 
 from derive.linalg.arrays import Array
 
-__all__ = ["Labelled", "Labels", "contract", "contract_pair", "reduce_to_pair"]
+__all__ = ["Labelled", "Labels", "Reduction", "contract", "contract_pair", "reduce_to_pair", "work"]
 
 Labels: TypeAlias = tuple[str, ...]
 Labelled: TypeAlias = tuple[Array, Labels]
@@ -35,15 +35,78 @@ def contract(operands: Sequence[Labelled], output: Labels) -> Array:
 
 def reduce_to_pair(operands: Sequence[Labelled], output: Labels) -> list[Labelled]:
     """Run the contraction up to its last product and return the one or two operands left."""
-    shapes = tuple(array.shape for array, _ in operands)
+    return Reduction(operands, output).pair()
+
+
+class Reduction:
+    """A contraction up to its last product, in the best order.
+
+    Parameters
+    ----------
+    operands, output
+        As for `contract`.
+    fixed : str, optional
+        What does not carry this label is contracted at once; the rest once for each part of the
+        label's range that is asked for.
+    """
+
+    def __init__(
+        self, operands: Sequence[Labelled], output: Labels, fixed: str | None = None
+    ) -> None:
+        names = tuple(labels for _, labels in operands)
+        shapes = tuple(array.shape for array, _ in operands)
+        self._fixed = fixed
+        self._steps: list[tuple[int, int, int, set[str]]] = []
+        self._operands: dict[int, Labelled] = dict(enumerate(operands))
+        left = list(range(len(operands)))
+        labels = dict(enumerate(names))
+        for first, second in _order(names, shapes, output)[: max(0, len(operands) - 2)]:
+            a, b = left[first], left[second]
+            left = [item for place, item in enumerate(left) if place not in (first, second)]
+            keep = set(output).union(*(labels[item] for item in left))
+            made = len(labels)
+            labels[made] = tuple(s for s in dict.fromkeys(labels[a] + labels[b]) if s in keep)
+            if fixed is not None and fixed not in labels[a] + labels[b]:
+                self._operands[made] = _pairwise(self._operands[a], self._operands[b], keep)
+            else:
+                self._steps.append((a, b, made, keep))
+            left.append(made)
+        self._left = left
+
+    def pair(self, part: slice | None = None) -> list[Labelled]:
+        """Return the one or two operands left, restricted to a part of the label's range."""
+        found = {key: self._restricted(item, part) for key, item in self._operands.items()}
+        for a, b, made, keep in self._steps:
+            found[made] = _pairwise(found[a], found[b], keep)
+        return [found[item] for item in self._left]
+
+    def _restricted(self, operand: Labelled, part: slice | None) -> Labelled:
+        array, labels = operand
+        if part is None or self._fixed not in labels:
+            return operand
+        return array[(slice(None),) * labels.index(self._fixed) + (part,)], labels
+
+
+def work(operands: Sequence[Labelled], output: Labels) -> int:
+    """Return the multiply-adds of the contraction, from shapes alone."""
     names = tuple(labels for _, labels in operands)
-    left = list(operands)
-    for first, second in _order(names, shapes, output)[: max(0, len(operands) - 2)]:
+    shapes = tuple(array.shape for array, _ in operands)
+    size = {
+        label: n
+        for labels, shape in zip(names, shapes, strict=True)
+        for label, n in zip(labels, shape, strict=True)
+    }
+    left = [frozenset(labels) for labels in names]
+    total = 0
+    for first, second in _order(names, shapes, output):
         a, b = left[first], left[second]
         left = [item for place, item in enumerate(left) if place not in (first, second)]
-        keep = set(output).union(*(labels for _, labels in left))
-        left.append(_pairwise(a, b, keep))
-    return left
+        kept = frozenset(output).union(*left)
+        # What only one of the two has, and nobody else needs, is summed before.
+        met = (a & (kept | b)) | (b & (kept | a))
+        total += math.prod(size[s] for s in met)
+        left.append((a | b) & kept)
+    return total
 
 
 def contract_pair(pair: Sequence[Labelled], output: Labels) -> Array:

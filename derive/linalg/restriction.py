@@ -1,0 +1,114 @@
+"""A tokenwise operator restricted to some of its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import singledispatch
+
+from derive.linalg.arrays import Array
+from derive.linalg.blocks import shared_blocks
+from derive.linalg.composition import Chain, Sum
+from derive.linalg.contraction import Contraction
+from derive.linalg.operator import Operator
+from derive.linalg.tokenwise import Dense, Diagonal, Identity, LowRank, Scaling, Zero
+
+__all__ = ["blocks_in_parts", "restricted"]
+
+
+@singledispatch
+def restricted(op: Operator, part: slice) -> Operator | None:
+    """Return a tokenwise operator on the tokens of ``part``; None if it is of an unknown kind."""
+    return None
+
+
+@restricted.register
+def _(op: Identity, part: slice) -> Operator | None:
+    return Identity(_count(op, part), op.rows)
+
+
+@restricted.register
+def _(op: Zero, part: slice) -> Operator | None:
+    return Zero(_count(op, part), op.rows, op.cols)
+
+
+@restricted.register
+def _(op: Scaling, part: slice) -> Operator | None:
+    return Scaling(_of(op.factors, part), _count(op, part), op.rows)
+
+
+@restricted.register
+def _(op: Diagonal, part: slice) -> Operator | None:
+    return Diagonal(_of(op.entries, part), _count(op, part))
+
+
+@restricted.register
+def _(op: LowRank, part: slice) -> Operator | None:
+    return LowRank(_of(op.left, part), _of(op.right, part), _count(op, part))
+
+
+@restricted.register
+def _(op: Dense, part: slice) -> Operator | None:
+    return Dense(_of(op.matrix, part), _count(op, part))
+
+
+@restricted.register
+def _(op: Contraction, part: slice) -> Operator | None:
+    if not op.tokenwise:
+        return None
+    terms = [
+        [(a[(slice(None),) * labels.index("i") + (part,)], labels) if "i" in labels else (a, labels)
+         for a, labels in term]
+        for term in op.terms
+    ]  # fmt: skip
+    return Contraction(terms, _count(op, part), op.rows, op.cols)
+
+
+@restricted.register
+def _(op: Sum, part: slice) -> Operator | None:
+    if not op.terms:
+        return Zero(_count(op, part), op.rows, op.cols)
+    terms = [found for term in op.terms if (found := restricted(term, part)) is not None]
+    return Sum(*terms) if len(terms) == len(op.terms) else None
+
+
+@restricted.register
+def _(op: Chain, part: slice) -> Operator | None:
+    if not op.factors:
+        return Identity(_count(op, part), op.rows)
+    factors = [found for factor in op.factors if (found := restricted(factor, part)) is not None]
+    return Chain(*factors) if len(factors) == len(op.factors) else None
+
+
+def _count(op: Operator, part: slice) -> int:
+    return len(range(*part.indices(op.tokens)))
+
+
+def _of(array: Array, part: slice) -> Array:
+    return array if array.shape[0] == 1 else array[part]
+
+
+def blocks_in_parts(op: Operator, entries: int) -> Iterator[tuple[slice, Array]]:
+    """Yield the blocks of a tokenwise operator, a few tokens at a time.
+
+    So many that the matrices in work hold about ``entries`` entries. Blocks that all tokens
+    share come once.
+    """
+    whole = slice(0, op.tokens)
+    step = max(1, entries // _largest(op))
+    if step >= op.tokens or restricted(op, slice(0, 1)) is None:
+        yield whole, shared_blocks(op)
+        return
+    start = 0
+    while start < op.tokens:
+        part = slice(start, min(start + step, op.tokens))
+        blocks = shared_blocks(restricted(op, part) or op)
+        if blocks.shape[0] == 1 and part.stop - start > 1:  # shared by all
+            part = whole
+        yield part, blocks
+        start = part.stop
+
+
+def _largest(op: Operator) -> int:
+    """Entries of the largest matrix of one token that forming the block meets."""
+    inner = op.factors if isinstance(op, Chain) else op.terms if isinstance(op, Sum) else ()
+    return max((op.rows * op.cols, *map(_largest, inner)))
