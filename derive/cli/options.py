@@ -91,7 +91,7 @@ def parse_values(pairs: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def check_figure(path: Path) -> None:
+def check_figure(path: Path, option: str = "--plot") -> None:
     """Refuse a figure that cannot be written, before anything is computed."""
     from derive.render.extras import load
     from derive.render.plots import FORMATS
@@ -99,9 +99,9 @@ def check_figure(path: Path) -> None:
     load("matplotlib", "plot")
     if path.suffix.lower().removeprefix(".") not in FORMATS:
         raise DomainError(
-            f"--plot: expected a name that ends in {', '.join('.' + f for f in FORMATS)}, "
+            f"{option}: expected a name that ends in {', '.join('.' + f for f in FORMATS)}, "
             f"got {str(path)!r}"
         )
     target = path if path.exists() else path.parent
     if not os.access(target, os.W_OK):
-        raise DomainError(f"--plot: cannot write {str(path)!r}")
+        raise DomainError(f"{option}: cannot write {str(path)!r}")
