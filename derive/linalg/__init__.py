@@ -17,6 +17,7 @@ from derive.linalg.remainder import (
 )
 from derive.linalg.scaled import ScaledMatrix
 from derive.linalg.spectrum import log_singular_values
+from derive.linalg.token_map import token_pair_log_norms
 from derive.linalg.tokenwise import Dense, Diagonal, Identity, LowRank, Scaling, Zero
 
 __all__ = [
@@ -50,5 +51,6 @@ __all__ = [
     "spectral_norm",
     "token_blocks",
     "token_pair_blocks",
+    "token_pair_log_norms",
     "top_triplets",
 ]
