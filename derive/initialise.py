@@ -18,7 +18,7 @@ from derive.calculus.atoms import Matrix, Vector
 from derive.calculus.maps import Apply, Map
 from derive.calculus.pointwise import Activation
 from derive.calculus.tokens import At
-from derive.errors import DomainError, WeightError
+from derive.errors import DomainError, ShapeError, WeightError
 
 RANGES = {"h": symbols.H, "g": symbols.G, "e": symbols.X, "t": symbols.M}
 """The dimension that the index of a weight runs over, by its first letter; tokens otherwise."""
@@ -117,7 +117,8 @@ def initial_weights(
     seed : int
         Seed.
     values : mapping, optional
-        Values of other scalar symbols, such as ``alpha``.
+        Values of other scalar symbols, such as ``alpha``; for a weight of the block, such as
+        ``lam``, the value of all its entries, or an array of its shape.
 
     Returns
     -------
@@ -129,6 +130,8 @@ def initial_weights(
         If a size is out of range.
     WeightError
         If the block has a scalar symbol without a value.
+    ShapeError
+        If an array among `values` does not fit its weight.
     """
     for name, size, least in (("width", width, 2), ("tokens", tokens, 1), ("heads", heads, 1)):
         if size < least:
@@ -151,7 +154,8 @@ def initial_weights(
     rng = np.random.default_rng(seed)
     weights: dict[str, Any] = {"eps": float(eps), **(values or {})}
     for name, shape in _shapes(block, tuple(sizes.items())):
-        weights[name] = _draw(name, shape, rng, std)
+        drawn = _draw(name, shape, rng, std)  # in any case: a value moves no other weight
+        weights[name] = _filled(name, weights[name], shape) if name in weights else drawn
     missing = {s.name for s in _scalars(block)} - set(weights)
     if missing:
         raise WeightError(
@@ -169,6 +173,17 @@ def _shapes(
     known = dict(sizes)
     needed = sorted(parameters(block).items())
     return tuple((name, tuple(_size(name, s, known) for s in shape)) for name, shape in needed)
+
+
+def _filled(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return an array of the weight's shape from the value given for it."""
+    try:
+        return np.array(np.broadcast_to(np.asarray(value, dtype=float), shape))
+    except ValueError:
+        raise ShapeError(
+            f"values: expected a number or an array of shape {shape} for the weight {name}, "
+            f"got shape {np.shape(value)}"
+        ) from None
 
 
 def _size(name: str, symbol: Any, sizes: Mapping[Any, int]) -> int:
@@ -191,7 +206,9 @@ def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator, std: floa
     if stem == "R":
         return _rotations(*shape[:2])
     fan_in = shape[0] * shape[-1] if name == "W_O" else shape[-1]
-    return rng.normal(size=shape) * (std / np.sqrt(fan_in))
+    drawn = rng.standard_normal(shape)
+    drawn *= std / np.sqrt(fan_in)
+    return drawn
 
 
 def _rotations(tokens: int, width: int) -> np.ndarray:

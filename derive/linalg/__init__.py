@@ -2,8 +2,11 @@
 
 from derive.linalg.composition import Chain, Sum
 from derive.linalg.contraction import Contraction
+from derive.linalg.deflation import DeflatedFactor
+from derive.linalg.exponents import LyapunovSpectrum, kaplan_yorke_dimension
 from derive.linalg.extreme import Triplets, bottom_triplets, top_triplets
 from derive.linalg.growth import Spectrum, alignments, product_spectra
+from derive.linalg.lyapunov import lyapunov_spectrum
 from derive.linalg.materialise import materialise, token_blocks, token_pair_blocks
 from derive.linalg.norms import spectral_norm
 from derive.linalg.operator import Operator
@@ -23,10 +26,12 @@ from derive.linalg.tokenwise import Dense, Diagonal, Identity, LowRank, Scaling,
 __all__ = [
     "Chain",
     "Contraction",
+    "DeflatedFactor",
     "Dense",
     "Diagonal",
     "Identity",
     "LowRank",
+    "LyapunovSpectrum",
     "Operator",
     "ScaledMatrix",
     "Scaling",
@@ -39,10 +44,12 @@ __all__ = [
     "end_to_end",
     "first_order",
     "gradient_log_norms",
+    "kaplan_yorke_dimension",
     "log_norm",
     "log_product_remainder_bound",
     "log_remainder_bound",
     "log_singular_values",
+    "lyapunov_spectrum",
     "materialise",
     "path_sums",
     "product_remainder_bound",
