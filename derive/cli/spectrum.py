@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 import derive
 from derive.cli.options import check_figure, parse_depths, parse_values, plot_option, stack_options
 from derive.cli.output import json_text, progress, table_text
 from derive.errors import DomainError
+
+if TYPE_CHECKING:
+    from derive.depth import Stack
+    from derive.linalg.growth import Side
 
 __all__ = ["spectrum"]
 
@@ -58,16 +63,19 @@ DRAWN = 49
 def spectrum(
     placements: tuple[str, ...],
     layers: str,
+    side: Side,
     every: bool,
+    rank_tol: float | None,
     top: int | None,
     bottom: int | None,
+    weights: bool,
     token_plot: Path | None,
     norm_name: str,
     sublayer: str,
     as_json: bool,
     plot: Path | None,
     values: tuple[str, ...],
-    **options: Any,
+    **sizes: Any,
 ) -> None:
     """Take the singular spectra over depth of stacks of the PLACEMENTS (or equations)."""
     from derive.depth.spectrum import listed_depths, spectrum_row
@@ -79,26 +87,27 @@ def spectrum(
         check_figure(plot)
     if token_plot is not None:
         check_figure(token_plot, "--tokens-map")
-    x = derive.state("x")
-    blocks = {name: derive.block(name, norm_name, sublayer, x) for name in placements}
-    jobs = [(name, depth) for name in blocks for depth in parse_depths(layers)]
-    rows = [
-        spectrum_row(
-            blocks[name],
+    sizes["values"] = parse_values(values)
+    jobs = [(name, depth) for name in placements for depth in parse_depths(layers)]
+    rows = []
+    for name, depth in progress(jobs, "spectrum"):
+        stack = _stack(name, depth, norm_name, sublayer, sizes)
+        x, cotangent = _input(stack, sizes)
+        row = spectrum_row(
+            stack,
             x,
-            depth,
-            placement=name,
+            side=side,
             places=range(depth + 1) if every else None,
             drawn=listed_depths(depth, DRAWN) if plot is not None else (),
+            rank_tol=rank_tol,
             whole=whole,
             top=top or 0,
             bottom=bottom or 0,
+            cotangent=cotangent if weights else None,
             token_map=token_plot is not None,
-            values=parse_values(values),
-            **options,
         )
-        for name, depth in progress(jobs, "spectrum")
-    ]
+        shared = {key: sizes[key] for key in ("width", "tokens", "seed")}
+        rows.append({"placement": name, "layers": depth, **shared, **row})
     _draw(rows, plot, token_plot)
     if as_json:
         shown = [{k: v for k, v in row.items() if k != "drawn"} for row in rows]
@@ -108,10 +117,28 @@ def spectrum(
         for table in _tables(row):
             click.echo(table)
     click.echo(
-        f"width {options['width']}, tokens {options['tokens']}, norm {norm_name}, "
-        f"sublayer {sublayer}, seed {options['seed']}; 2-norms, natural logs"
-        + ("; cotangent of norm 1" if options["weights"] else "")
+        f"width {sizes['width']}, tokens {sizes['tokens']}, norm {norm_name}, "
+        f"sublayer {sublayer}, seed {sizes['seed']}; 2-norms, natural logs"
+        + ("; cotangent of norm 1" if weights else "")
     )
+
+
+def _stack(
+    placement: str, layers: int, norm_name: str, sublayer: str, sizes: Mapping[str, Any]
+) -> Stack:
+    from derive.depth import Stack
+
+    x = derive.state("x")
+    block = derive.block(placement, norm_name, sublayer, x)
+    return Stack.initialised(block, x, layers, **sizes)
+
+
+def _input(stack: Stack, sizes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return a standard normal input and a cotangent of norm 1, from the seed."""
+    rng = np.random.default_rng(sizes["seed"])
+    x = rng.normal(size=(sizes["tokens"], sizes["width"]))
+    cotangent = rng.normal(size=stack.states(x)[0].shape)
+    return x, cotangent / np.linalg.norm(cotangent)
 
 
 def _draw(rows: Sequence[dict[str, Any]], plot: Path | None, token_plot: Path | None) -> None:

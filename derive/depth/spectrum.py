@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import sympy as sp
 
 from derive.depth.stack import Stack
 from derive.depth.weight_gradients import weight_gradient_log_norms
-from derive.errors import DomainError
 from derive.linalg import (
     Spectrum,
     Triplets,
@@ -51,7 +49,8 @@ def spectra(
     DomainError, ShapeError
         As for `derive.linalg.product_spectra`.
     """
-    return product_spectra(stack.jacobians(x), places, side=side, size=int(np.size(x)))
+    size = stack.states(x)[0].size
+    return product_spectra(stack.jacobians(x), places, side=side, size=size)
 
 
 def token_log_norms(stack: Stack, x: Any) -> np.ndarray:
@@ -69,7 +68,7 @@ def token_log_norms(stack: Stack, x: Any) -> np.ndarray:
     ShapeError
         If the stack has no layer.
     """
-    return token_pair_log_norms(stack.jacobians(x), len(np.atleast_2d(x)))
+    return token_pair_log_norms(stack.jacobians(x), len(stack.states(x)[0]))
 
 
 def listed_depths(layers: int, count: int = 9) -> list[int]:
@@ -78,14 +77,9 @@ def listed_depths(layers: int, count: int = 9) -> list[int]:
 
 
 def spectrum_row(
-    block: sp.Basic,
-    state: Any,
-    layers: int,
+    stack: Stack,
+    x: Any,
     *,
-    placement: str,
-    width: int,
-    tokens: int = 1,
-    seed: int = 0,
     side: Side = "input",
     places: Sequence[int] | None = None,
     drawn: Sequence[int] = (),
@@ -93,24 +87,17 @@ def spectrum_row(
     whole: bool = True,
     top: int = 0,
     bottom: int = 0,
-    weights: bool = False,
+    cotangent: Any = None,
     token_map: bool = False,
-    **sizes: Any,
 ) -> dict[str, Any]:
     r"""Return what one stack does to the singular spectrum over depth.
 
-    Weights, input and cotangent are drawn from `seed` as for `depth_rows`.
-
     Parameters
     ----------
-    block, state
-        The block and its variable.
-    layers : int
-        L.
-    placement : str
-        Name of the row.
-    width, tokens, seed
-        Features and tokens of the random input, and its seed.
+    stack : Stack
+        The stack, of L layers.
+    x : array (n, d)
+        Input.
     side : str
         ``"input"`` for :math:`dx_l/dx_0`, ``"output"`` for :math:`dx_L/dx_l`.
     places : sequence of int, optional
@@ -123,44 +110,31 @@ def spectrum_row(
         Whether the whole spectrum is taken at every listed depth.
     top, bottom : int
         How many of the largest and smallest triplets of :math:`dx_L/dx_0` to take.
-    weights : bool
-        Whether the gradients of the weights are taken, for a cotangent of norm 1 at the output.
+    cotangent : array (n, d), optional
+        Gradient at the output, for the gradients of the weights; without it they are left out.
     token_map : bool
         Whether the token-to-token norms of :math:`dx_L/dx_0` are taken.
-    **sizes
-        As for `derive.initialise.initial_weights`.
 
     Returns
     -------
     dict
-        Keys ``placement``, ``layers``, ``width``, ``tokens``, ``seed``, ``product``
-        (``dx_l/dx_0`` or ``dx_L/dx_l``), ``rank_tol``, ``depths`` (one dict a listed depth),
-        and where asked for ``drawn`` (depth and values of what a figure shows), ``top``,
-        ``bottom``, ``weight_log_norms`` and ``token_log_norms``; see the documentation of the
-        command. Logarithms are natural.
+        Keys ``product`` (``dx_l/dx_0`` or ``dx_L/dx_l``), ``rank_tol``, ``depths`` (one dict a
+        listed depth), and where asked for ``drawn`` (depth and values of what a figure shows),
+        ``top``, ``bottom``, ``weight_log_norms`` and ``token_log_norms``; see the documentation of
+        the command. Logarithms are natural.
 
     Raises
     ------
     DomainError
-        If a size is out of range, or as for `derive.linalg.product_spectra`, `top_triplets` and
-        `bottom_triplets`.
+        As for `derive.linalg.product_spectra`, `top_triplets` and `bottom_triplets`.
+    ShapeError
+        If a map of tokens is asked of a stack without layers, or `cotangent` does not fit.
     """
-    if token_map and layers < 1:
-        raise DomainError(f"layers: expected at least 1 for the map of tokens, got {layers}")
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(tokens, width))
-    cotangent = rng.normal(size=(tokens, width))
-    cotangent /= np.linalg.norm(cotangent)
-    stack = Stack.initialised(block, state, layers, seed=seed, width=width, tokens=tokens, **sizes)
-    chosen = listed_depths(layers) if places is None else list(places)
+    size = stack.states(x)[0].size
+    chosen = listed_depths(stack.layers) if places is None else list(places)
     row: dict[str, Any] = {
-        "placement": placement,
-        "layers": layers,
-        "width": width,
-        "tokens": tokens,
-        "seed": seed,
         "product": "dx_l/dx_0" if side == "input" else "dx_L/dx_l",
-        "rank_tol": np.finfo(float).eps * x.size if rank_tol is None else rank_tol,
+        "rank_tol": float(np.finfo(float).eps * size) if rank_tol is None else rank_tol,
         "depths": [],
     }
     if whole:
@@ -175,10 +149,10 @@ def spectrum_row(
                 {"depth": p, "log_singular_values": found[p].log_values.tolist()} for p in taken
             ]
     if top:
-        row["top"] = _triplets(top_triplets(stack.jacobians(x), top, size=x.size))
+        row["top"] = _triplets(top_triplets(stack.jacobians(x), top, size=size))
     if bottom:
-        row["bottom"] = _triplets(bottom_triplets(stack.jacobians(x), bottom, size=x.size))
-    if weights:
+        row["bottom"] = _triplets(bottom_triplets(stack.jacobians(x), bottom, size=size))
+    if cotangent is not None:
         row["weight_log_norms"] = weight_gradient_log_norms(stack, x, cotangent)
     if token_map:
         row["token_log_norms"] = token_log_norms(stack, x).tolist()

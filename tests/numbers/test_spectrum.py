@@ -14,8 +14,8 @@ import pytest
 import derive
 from derive.depth import Stack
 from derive.depth.spectrum import listed_depths, spectra, spectrum_row, token_log_norms
-from derive.errors import DomainError
-from derive.linalg import materialise
+from derive.errors import DomainError, ShapeError
+from derive.linalg import materialise, product_spectra
 
 x = derive.state("x")
 EPS = np.finfo(float).eps
@@ -132,10 +132,10 @@ def tied_post_rms():
 def test_post_rms_with_weights_times_a_twentieth_has_numerical_rank_two_of_32():
     flint = pytest.importorskip("flint")
     stack, state = tied_post_rms()
-    (found,) = spectra(stack, state, [1000])
+    matrices = [materialise(j) for j in stack.jacobians(state)]
+    (found,) = product_spectra(matrices, [1000])
     assert found.numerical_rank() == 2
     assert found.log_values[-1] < -10_000  # far below 1e-308, and still a number
-    matrices = [materialise(j) for j in stack.jacobians(state)]
     with flint.ctx.workprec(700):  # 210 digits; the first four values are within 40 of another
         product = flint.arb_mat(32, 32, np.eye(32).ravel().tolist())
         for matrix in matrices:
@@ -163,9 +163,10 @@ def test_alpha_to_the_thousandth(alpha):
     dead = [{**w, "W_2": 0 * w["W_2"]} for w in live.weights]
     (found,) = spectra(Stack(block, x, dead), state, [1000])
     np.testing.assert_allclose(found.log_values, 1000 * math.log(alpha), rtol=1e-13)
-    determinant = math.fsum(np.linalg.slogdet(materialise(j))[1] for j in live.jacobians(state))
+    jacobians = live.jacobians(state)
+    determinant = math.fsum(np.linalg.slogdet(materialise(j))[1] for j in jacobians)
     for side, place in (("input", 1000), ("output", 0)):
-        (found,) = spectra(live, state, [place], side=side)
+        (found,) = product_spectra(jacobians, [place], side=side)
         assert found.log_values.sum() == pytest.approx(determinant, rel=1e-10)
 
 
@@ -215,24 +216,17 @@ KEYS = {
 
 
 def test_a_row_says_what_was_computed():
-    block = derive.block("pre", "layernorm", "ffn", x)
+    stack, state = build("pre", "layernorm", "ffn", 4, width=6, tokens=2)
     row = spectrum_row(
-        block,
-        x,
-        4,
-        placement="pre",
-        width=6,
-        tokens=2,
-        seed=3,
+        stack,
+        state,
         places=[0, 4],
         drawn=[1, 2],
-        weights=True,
+        cotangent=state,
         token_map=True,
         top=2,
         bottom=1,
     )
-    stack = Stack.initialised(block, x, 4, width=6, tokens=2, seed=3)
-    state = np.random.default_rng(3).normal(size=(2, 6))
     assert [d["depth"] for d in row["depths"]] == [0, 4]
     assert [d["depth"] for d in row["drawn"]] == [0, 1, 2, 4]
     assert set(row["depths"][0]) == KEYS
@@ -251,12 +245,12 @@ def test_a_row_says_what_was_computed():
 
 
 def test_the_map_of_no_layers_is_refused():
-    block = derive.block("pre", "layernorm", "ffn", x)
-    with pytest.raises(DomainError, match="layers: expected at least 1 for the map of tokens"):
-        spectrum_row(block, x, 0, placement="pre", width=4, token_map=True)
+    stack, state = build("pre", "layernorm", "ffn", 0, width=4)
+    with pytest.raises(ShapeError, match="factors: expected at least one factor, got an empty"):
+        spectrum_row(stack, state, token_map=True)
 
 
 def test_too_many_tokens_at_once_are_refused():
-    block = derive.block("pre", "layernorm", "attention", x)
+    stack, state = build("pre", "layernorm", "attention", 1, width=8, tokens=258)
     with pytest.raises(DomainError, match=r"expected blocks of at most 2048 .* got 2064; take the"):
-        spectrum_row(block, x, 1, placement="pre", width=8, tokens=258, heads=2)
+        spectrum_row(stack, state)
