@@ -769,7 +769,7 @@ def _recordings(*key: Any) -> list[Recording | None]:
     return []
 
 
-@np.errstate(over="ignore", invalid="ignore")  # an overflow is found by its result, and raised
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # found by the result, and raised
 def _run(
     compute: Callable[[Any, Any], Any],
     expr: Any,

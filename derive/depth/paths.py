@@ -29,6 +29,7 @@ from derive.linalg.contributions import (
     branch_contributions,
     layers_product,
 )
+from derive.linalg.factors import Factor
 from derive.linalg.path_shares import (
     EffectiveLengths,
     effective_lengths,
@@ -228,7 +229,7 @@ def path_expansion(
     if order is not None and order < 0:
         raise DomainError(f"order: expected an integer >= 0, got {order}")
     size = int(np.size(x))
-    layers = stack_terms(stack, x)
+    layers = _formed(stack_terms(stack, x), size)
     longest = sum(max(map(len, layer)) for layer in layers)
     kept = longest if order is None else min(order, longest)
     sums = graded_path_sums(layers, kept, size=size)
@@ -263,6 +264,26 @@ def path_expansion(
         sums=sums,
         product=whole,
     )
+
+
+# What is formed at most, and the width up to which a structured skip part is formed as well.
+_FORMED_BYTES = 2 * 2**30
+_DENSE_WIDTH = 64
+
+
+def _formed(layers: list[dict[Label, Operator]], size: int) -> list[dict[Label, Factor]]:
+    """Return the layers with their branches formed: each is multiplied with matrices many times."""
+    if sum(map(len, layers)) * size**2 * 8 > _FORMED_BYTES:
+        return [dict(layer) for layer in layers]
+    return [
+        {
+            label: linalg.materialise(term)
+            if label or (size <= _DENSE_WIDTH and not isinstance(term, linalg.Identity))
+            else term
+            for label, term in layer.items()
+        }
+        for layer in layers
+    ]
 
 
 def _against(logs: np.ndarray, log_total: float) -> np.ndarray:
