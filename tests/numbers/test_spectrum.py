@@ -54,7 +54,7 @@ def digits_of_product(matrices, digits=60):
 def require_sixty_digits(stack, state, side):
     matrices = [materialise(j) for j in stack.jacobians(state)]
     places = [len(matrices)] if side == "input" else [0]
-    (found,) = spectra(stack, state, places, side=side)
+    (found,) = product_spectra(matrices, places, side=side)
     expected = digits_of_product(matrices)
     assert not np.isnan(found.log_values).any()
     assert np.isfinite(found.log_norm)
