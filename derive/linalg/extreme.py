@@ -203,7 +203,8 @@ def bottom_triplets(
     norm = _leading(blocks, 1)[0][0] + exponent * LOG_2
     residuals = _residuals(checked, -inverse_logs, left, right, norm)
     _require("tol", residuals, tol, "of the product")
-    return Triplets(-inverse_logs, left, right, residuals, "inverse", inverse_residuals)
+    logs = 0.0 - inverse_logs  # not -0
+    return Triplets(logs, left, right, residuals, "inverse", inverse_residuals)
 
 
 def _checked(

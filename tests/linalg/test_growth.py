@@ -1,10 +1,13 @@
 """Spectra of the products at every depth, against multiprecision products formed afresh."""
 
 import math
+from itertools import pairwise
 
 import mpmath as mp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from derive.errors import DomainError, ShapeError, WeightError
 from derive.linalg import (
@@ -195,6 +198,30 @@ def test_a_dense_spectrum_over_thousands_of_powers_of_two():
     determinant = math.fsum(np.linalg.slogdet(f)[1] for f in factors)
     assert found.log_values.sum() == pytest.approx(determinant, abs=1e-7)
     np.testing.assert_allclose(found.log_values, log_singular_values(factors), rtol=0, atol=1e-8)
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=2, max_size=6),
+    st.lists(st.integers(-300, 300), min_size=5, max_size=5),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=60, deadline=None)
+def test_shapes_and_scales(widths, scales, seed):
+    """Powers of two come out exactly; the transposed product has the same values from the end."""
+    rng = np.random.default_rng(seed)
+    plain = [rng.standard_normal((b, a)) for a, b in pairwise(widths)]
+    factors = [f * 2.0**e for f, e in zip(plain, scales, strict=False)]
+    shift = sum(scales[: len(factors)]) * math.log(2)
+    depth = len(factors)
+    (found,) = product_spectra(factors, [depth])
+    (unscaled,) = product_spectra(plain, [depth])
+    assert found.shape == (widths[-1], widths[0])
+    np.testing.assert_allclose(found.log_values, unscaled.log_values + shift, rtol=0, atol=1e-9)
+    (turned,) = product_spectra([f.T for f in factors[::-1]], [0], side="output")
+    finite = np.isfinite(found.log_values) & (found.log_values > found.log_norm - 20)
+    np.testing.assert_allclose(
+        turned.log_values[finite], found.log_values[finite], rtol=0, atol=1e-6
+    )
 
 
 def test_no_layers():
