@@ -49,12 +49,15 @@ from derive.linalg.recording import DepartureError, Recording, record, recorded
 __all__ = [
     "AbstractMap",
     "Environment",
+    "PerToken",
     "Value",
     "evaluate",
+    "evaluator",
     "linearise",
     "lower",
     "lower_paths",
     "lower_together",
+    "lowerer",
 ]
 
 RANGES = {
@@ -130,6 +133,25 @@ class AbstractMap:
     jacobian: Callable[[np.ndarray], Any]
 
 
+class PerToken(dict[str, Any]):
+    """Weights of which every token has its own: a leading axis of n on each array.
+
+    What acts on each token alone is then evaluated for many layers, or many seeds, at one time:
+    their states are the tokens. A scalar, such as ``eps``, may be the same for all. It is for one
+    state and blocks that mix no tokens; others are refused.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import derive
+    >>> x = derive.state("x")
+    >>> J = derive.jacobian(derive.RMSNorm()(x), x)
+    >>> gains = np.array([[1.0, 1.0], [2.0, 2.0]])      # of two layers
+    >>> lower(J, PerToken(gain=gains, eps=0.0), np.array([[3.0, 4.0], [3.0, 4.0]])).shape
+    (4, 4)
+    """
+
+
 class Environment:
     """The numbers that an expression is evaluated with.
 
@@ -167,6 +189,7 @@ class Environment:
             raise WeightError("state: expected finite numbers, got NaN or infinity")
         self.tokens = self.state.shape[0]
         self.weights = weights
+        self.per_token = isinstance(weights, PerToken)
         self.maps = dict(maps or {})
         self.sizes: dict[sp.Basic, int] = {}
         self._memo: dict[sp.Basic, Value] = {}
@@ -280,7 +303,13 @@ class Environment:
 
     def _named(self, expr: Any, axes: tuple[str, ...]) -> Value:
         column = isinstance(expr, Vector)
+        axes = (TOKEN, *axes) if self.per_token else axes
         array = self.weight(expr.name, len(axes) + (1 if column else 2))
+        if self.per_token and array.shape[0] != self.tokens:
+            raise ShapeError(
+                f"weight {expr.name}: expected a leading axis of {self.tokens} tokens, "
+                f"got shape {array.shape}"
+            )
         array = array[..., None] if column else array
         wanted = [s for s in expr.shape if s is not sp.S.One]
         shape = array.shape[-2 : None if len(wanted) == 2 else -1]
@@ -292,6 +321,11 @@ class Environment:
     @_walk.register
     def _(self, expr: At) -> Value:
         axis = str(expr.position)
+        if self.per_token and axis in map(str, TOKENS):
+            raise DomainError(
+                "weights: expected a block of which each token is mapped alone, as each has "
+                f"weights of its own, got one that mixes tokens ({expr})"
+            )
         if isinstance(expr.family, Vector | Matrix):
             value = self._named(expr.family, (axis,))
             self._check_axis(value, axis, f"weight {expr.family.name}")
@@ -421,8 +455,9 @@ class Environment:
         """Return a per-token column vector as an array ``(n, rows)``."""
         if value.axes not in ((), (TOKEN,)):
             raise ShapeError(f"expected one value per token, got axes {value.axes}")
-        data = value.data if value.axes else value.data[None]
-        return np.broadcast_to(data[..., 0], (self.tokens, data.shape[-2]))
+        data = value.data[..., 0] if value.axes else value.data[None, ..., 0]
+        shape = (self.tokens, data.shape[-1])
+        return data if data.shape == shape else np.broadcast_to(data, shape)
 
     # -- scalars
 
@@ -439,6 +474,14 @@ class Environment:
             return self._indexed(expr)
         if isinstance(expr, sp.Symbol):
             known = self.sizes.get(expr)
+            if self.per_token and known is None and np.ndim(self.weights.get(expr.name, 0.0)):
+                own = self.weight(expr.name, 1)
+                if own.shape[0] != self.tokens:
+                    raise ShapeError(
+                        f"weight {expr.name}: expected one number, or {self.tokens}, one a token, "
+                        f"got {own.shape[0]}"
+                    )
+                return Value((TOKEN,), np.reshape(own, (self.tokens, 1, 1)))
             size = float(known) if known is not None else self.weight(expr.name, 0)
             return Value((), np.reshape(size, (1, 1)))
         if expr.is_Add:
@@ -459,7 +502,7 @@ class Environment:
         base, exponent = self(expr.base), self(expr.exp)
         if expr.exp == sp.Rational(1, 2):
             return Value(base.axes, np.sqrt(base.data))
-        if expr.exp.is_negative and not np.all(base.data):
+        if expr.exp.is_negative and not base.data.all():
             raise DomainError(
                 f"1/{expr.base}: the variance (or mean square) of a token is zero and eps = 0, so "
                 "the Jacobian of the norm does not exist there"
@@ -559,6 +602,8 @@ def _leaves(expr: sp.Basic) -> tuple[sp.Basic, ...]:
 
 
 def _inner(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    if left.shape[-1] == 1:
+        return np.matmul(left.swapaxes(-1, -2), right)
     return np.einsum("...ab,...ab->...", left, right)[..., None, None]
 
 
@@ -596,7 +641,8 @@ def activation_function(activation: Activation, order: int) -> Callable[[np.ndar
     @recorded
     def function(values: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", under="ignore"):
-            return np.broadcast_to(np.asarray(compiled(values), dtype=float), values.shape)
+            found = np.asarray(compiled(values), dtype=float)
+        return found if found.shape == values.shape else np.broadcast_to(found, values.shape)
 
     return function
 
@@ -812,7 +858,7 @@ def _shapes(weights: Mapping[str, Any], state: np.ndarray) -> tuple[Any, ...] | 
         seen = None if mask is None else (mask.dtype.str, mask.tobytes())
     except (AttributeError, TypeError, ValueError):
         return None
-    return (np.shape(state), tuple(shapes), seen)
+    return (np.shape(state), tuple(shapes), seen, type(weights) is PerToken)
 
 
 def _inputs(
@@ -827,6 +873,61 @@ def _inputs(
     if not all(map(is_finite, found.values())):
         raise DepartureError
     return found
+
+
+def evaluator(
+    expr: sp.Basic, weights: Mapping[str, Any], state: np.ndarray
+) -> Callable[[Mapping[str, Any], np.ndarray], np.ndarray]:
+    """Return a quick `evaluate` for weights and states of these shapes that are known as finite.
+
+    Parameters
+    ----------
+    expr, weights, state
+        As for `evaluate`; `state` is (n, d).
+
+    Returns
+    -------
+    callable
+        Weights and state to the value (n, rows), which is not checked for overflow.
+
+    Raises
+    ------
+    ShapeError, WeightError, DomainError
+        As the message says.
+    """
+    return _replayed(_evaluated, expr, weights, state)
+
+
+def lowerer(
+    expr: sp.Basic, weights: Mapping[str, Any], state: np.ndarray
+) -> Callable[[Mapping[str, Any], np.ndarray], Operator]:
+    """Return a quick `lower` for weights and states of these shapes that are known as finite.
+
+    Parameters, returns and raises as `evaluator`, with an operator for the value.
+    """
+    return _replayed(_lowered, expr, weights, state)
+
+
+def _replayed(
+    compute: Callable[[Any, Any], Any],
+    expr: sp.Basic,
+    weights: Mapping[str, Any],
+    state: np.ndarray,
+) -> Callable[[Mapping[str, Any], np.ndarray], Any]:
+    kept = _recordings(compute, expr, *(_shapes(weights, state) or ()))
+    if not kept:
+        _run(compute, expr, weights, state, None)
+    recording = kept[0] if kept else None
+
+    def quick(weights: Mapping[str, Any], state: np.ndarray) -> Any:
+        if recording is not None:
+            try:
+                return recording.replay({**weights, _STATE: state})
+            except DepartureError:
+                pass
+        return _run(compute, expr, weights, state, None)
+
+    return quick
 
 
 def lower_paths(

@@ -16,6 +16,7 @@ import sympy as sp
 from derive import linalg
 from derive.calculus.derivation import Derivation, derivation
 from derive.calculus.tensor import product, total
+from derive.depth.together import SideBySide
 from derive.errors import DomainError, ShapeError
 from derive.initialise import initial_weights, layer_seed
 from derive.linalg import Operator, ScaledMatrix
@@ -65,6 +66,7 @@ class Stack:
         self.derivations: tuple[Derivation, ...] = tuple(derivation(b, state) for b in blocks)
         self.maps = maps
         self._trajectory: tuple[np.ndarray, ...] = ()  # of the last input
+        self._side_by_side: SideBySide | None = None
 
     @classmethod
     def initialised(
@@ -91,7 +93,11 @@ class Stack:
         if layers < 0:
             raise DomainError(f"layers: expected at least 0, got {layers}")
         seeds = [layer_seed(seed, layer) for layer in range(layers)]
-        return cls(block, state, [initial_weights(block, seed=s, **sizes) for s in seeds])
+        drawn = [initial_weights(block, seed=s, **sizes) for s in seeds]
+        side_by_side = SideBySide.of(drawn)
+        stack = cls(block, state, drawn)
+        stack._side_by_side = side_by_side
+        return stack
 
     @property
     def layers(self) -> int:
@@ -103,11 +109,18 @@ class Stack:
         start = np.atleast_2d(np.array(x, dtype=float))
         if self._trajectory and np.array_equal(self._trajectory[0], start):
             return list(self._trajectory)
-        states = [start]
-        for found, weights in zip(self.derivations, self.weights, strict=True):
+        together = self._together()
+        states = [start] if together is None else together.states(self.derivations[0], start)
+        for found, weights in () if together else zip(self.derivations, self.weights, strict=True):
             states.append(evaluate(found.block, weights, states[-1], self.maps))
         self._trajectory = tuple(states)
         return states
+
+    def _together(self) -> SideBySide | None:
+        """Return the layers side by side if they still are these, of one block."""
+        found = self._side_by_side
+        same = all(d is self.derivations[0] for d in self.derivations) and not self.maps
+        return found if found is not None and same and found.fits(self.weights) else None
 
     def jacobians(self, x: Any) -> list[Operator]:
         r"""Return the operators :math:`J_0, ..., J_{L-1}` along the trajectory from `x`."""
@@ -129,14 +142,16 @@ class Stack:
             )
         ]
 
-    @staticmethod
-    def _size(x: Any) -> int:
+    def _size(self, x: Any) -> int:
         return int(np.size(x))
 
     # -- the product
 
     def end_to_end(self, x: Any, from_layer: int = 0) -> ScaledMatrix:
         r"""Return :math:`dx_L/dx_l`, rescaled so that it can neither overflow nor underflow."""
+        states, together = self.states(x), self._together()
+        if together is not None and not from_layer and len(states[0]) == 1:
+            return linalg.product_of_blocks(together.jacobian(self.derivations[0], states))
         return linalg.end_to_end(self.jacobians(x), from_layer, size=self._size(x))
 
     def log_norm(self, x: Any) -> float:

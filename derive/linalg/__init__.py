@@ -1,5 +1,6 @@
 """Structured linear operators over tokens, their ordered products and their path sums."""
 
+from derive.linalg.block_matrix import BlockMatrix
 from derive.linalg.composition import Chain, Sum
 from derive.linalg.contraction import Contraction
 from derive.linalg.deflation import DeflatedFactor
@@ -11,7 +12,7 @@ from derive.linalg.materialise import materialise, token_blocks, token_pair_bloc
 from derive.linalg.norms import spectral_norm
 from derive.linalg.operator import Operator
 from derive.linalg.paths import first_order, path_sums
-from derive.linalg.products import end_to_end, gradient_log_norms, log_norm
+from derive.linalg.products import end_to_end, gradient_log_norms, log_norm, product_of_blocks
 from derive.linalg.remainder import (
     log_product_remainder_bound,
     log_remainder_bound,
@@ -24,6 +25,7 @@ from derive.linalg.token_map import token_pair_log_norms
 from derive.linalg.tokenwise import Dense, Diagonal, Identity, LowRank, Scaling, Zero
 
 __all__ = [
+    "BlockMatrix",
     "Chain",
     "Contraction",
     "DeflatedFactor",
@@ -52,6 +54,7 @@ __all__ = [
     "lyapunov_spectrum",
     "materialise",
     "path_sums",
+    "product_of_blocks",
     "product_remainder_bound",
     "product_spectra",
     "remainder_bound",

@@ -126,6 +126,7 @@ def collected(terms: Sequence[Operator]) -> list[Operator]:
 
 
 def chain_of(factors: Sequence[Operator]) -> Operator:
+    """Return the product of factors, or the only one."""
     return factors[0] if len(factors) == 1 else Chain(*factors)
 
 

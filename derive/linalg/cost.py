@@ -151,7 +151,7 @@ def condensed(op: Operator, columns: int) -> Operator:
     if isinstance(op, Dense):
         return op
     if op.tokenwise:
-        formed, leading = _forming(op)
+        formed = forming_work(op)
         dense = op.tokens * op.rows * op.cols * columns
         if formed + dense < op.tokens * op._work * columns:
             return Dense(owned_blocks(op), op.tokens)
@@ -295,7 +295,7 @@ def _grid_work(factors: tuple[Operator, ...]) -> int:
         return total
     left, middle, right = factors[: mixing[0]], factors[mixing[0]], factors[mixing[0] + 1 :]
     if isinstance(middle, Sum):
-        before, last = split_simple(right)
+        before, _ = split_simple(right)
         total = _merged_work(left) + _merged_work(before)
         left, right = _stand_in(left), (*_stand_in(before), *right[len(before) :])
         alone = [term for term in middle.terms if term.tokenwise]

@@ -45,6 +45,12 @@ class DiagonalPlusLowRank:
         )
 
     def __matmul__(self, other: DiagonalPlusLowRank) -> DiagonalPlusLowRank:
+        if not self.rank:
+            left = self.diagonal[:, :, None] * other.left if other.rank else other.left
+            return DiagonalPlusLowRank(self.diagonal * other.diagonal, left, other.right)
+        if not other.rank:
+            right = other.diagonal[:, :, None] * self.right
+            return DiagonalPlusLowRank(self.diagonal * other.diagonal, self.left, right)
         # (D1 + U1 V1')(D2 + U2 V2') = D1 D2 + (D1 U2) V2' + U1 (D2 V1 + V2 U2' V1)'
         across = np.matmul(other.left.transpose(0, 2, 1), self.right)
         passed = other.diagonal[:, :, None] * self.right + np.matmul(other.right, across)
@@ -78,6 +84,10 @@ class DiagonalPlusLowRank:
 
 
 def _beside(a: Array, b: Array) -> Array:
+    if not a.shape[2] or not b.shape[2]:
+        return a if a.shape[2] else b
+    if a.shape[0] == b.shape[0]:
+        return np.concatenate([a, b], axis=2)
     tokens = max(a.shape[0], b.shape[0])
     return np.concatenate(
         [np.broadcast_to(part, (tokens, *part.shape[1:])) for part in (a, b)], axis=2

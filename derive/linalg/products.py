@@ -8,18 +8,21 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from derive.errors import DomainError, ShapeError
+from derive.errors import DomainError, ShapeError, UnknownNodeError
 from derive.linalg.arrays import Array, as_array, as_count
 from derive.linalg.cost import condensed
 from derive.linalg.factors import Factor, apply_transposed, as_factors, width_in
 from derive.linalg.materialise import materialise
 from derive.linalg.operator import Operator
+from derive.linalg.restriction import blocks_in_parts
 from derive.linalg.scaled import LOG_2, ScaledMatrix, in_range, log_norm_of, split_exponent
 
-__all__ = ["end_to_end", "gradient_log_norms", "log_norm"]
+__all__ = ["end_to_end", "gradient_log_norms", "log_norm", "product_of_blocks"]
 
 # Up to this size a product is formed; Krylov iteration on it is slower and less sure.
 FORM_LIMIT = 2048
+# Entries of the blocks that are formed at one time.
+_ENTRIES_IN_WORK = 2**20
 
 # An overflow is found by its result, and raised.
 _overflow_is_checked = np.errstate(over="ignore", invalid="ignore")
@@ -106,6 +109,54 @@ def _tokenwise_product(operators: list[Operator]) -> ScaledMatrix:
     along = np.arange(tokens)
     grid[along, :, along, :] = blocks
     return ScaledMatrix(grid.reshape(-1, tokens * cols), exponent * LOG_2)
+
+
+@_overflow_is_checked
+def product_of_blocks(op: Operator) -> ScaledMatrix:
+    r"""Return the product of the blocks of a tokenwise operator, that of token 0 applied first.
+
+    .. math:: B_{n-1} \cdots B_1 B_0
+
+    The layers of a stack of one token are such an operator, each layer a token: what its blocks
+    share in structure is then found once, and many are formed at one time.
+
+    Parameters
+    ----------
+    op : Operator
+        Block diagonal over tokens, with square blocks.
+
+    Returns
+    -------
+    ScaledMatrix
+
+    Raises
+    ------
+    ShapeError
+        If ``op`` mixes tokens, or its blocks are not square.
+    DomainError
+        If one block overflows by itself.
+    UnknownNodeError
+        If ``op`` is not an Operator.
+    """
+    if not isinstance(op, Operator):
+        raise UnknownNodeError(f"op: expected an Operator, got {type(op).__name__}")
+    if not op.tokenwise or op.rows != op.cols:
+        raise ShapeError(f"op: expected square blocks, one for each token, got {op!r}")
+    matrix: Array | None = None
+    spare = np.empty((op.rows, op.cols))
+    exponent = 0
+    for part, blocks in blocks_in_parts(op, _ENTRIES_IN_WORK):
+        for place in range(part.stop - part.start):
+            block = blocks[place if len(blocks) > 1 else 0]
+            if matrix is None:
+                matrix = np.array(block)
+                continue
+            np.matmul(block, matrix, out=spare)
+            matrix, spare = spare, matrix
+            matrix, shift = in_range(matrix)
+            exponent += shift
+    matrix, shift = split_exponent(np.eye(op.rows) if matrix is None else matrix)
+    return ScaledMatrix(matrix, (exponent + shift) * LOG_2)
 
 
 @_overflow_is_checked

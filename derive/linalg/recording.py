@@ -31,8 +31,9 @@ class Recorded(NDArrayOperatorsMixin):
 
     __slots__ = ("recorded_array", "recording", "slot")
     _METHODS = frozenset(
-        "all any astype clip conj copy cumsum dot max mean min prod ravel repeat reshape round "
-        "squeeze std sum swapaxes take trace transpose var".split()
+        ["all", "any", "astype", "clip", "copy", "cumsum", "dot", "max", "mean", "min", "prod"]
+    ) | frozenset(
+        ["ravel", "repeat", "reshape", "squeeze", "std", "sum", "swapaxes", "take", "transpose"]
     )
 
     def __init__(self, recording: Recording, slot: int, value: Any) -> None:

@@ -110,5 +110,7 @@ def blocks_in_parts(op: Operator, entries: int) -> Iterator[tuple[slice, Array]]
 
 def _largest(op: Operator) -> int:
     """Entries of the largest matrix of one token that forming the block meets."""
-    inner = op.factors if isinstance(op, Chain) else op.terms if isinstance(op, Sum) else ()
-    return max((op.rows * op.cols, *map(_largest, inner)))
+    if isinstance(op, Chain | Sum):
+        inner = op.factors if isinstance(op, Chain) else op.terms
+        return max((op.rows * op.cols, *map(_largest, inner)))
+    return op.rows if isinstance(op, Identity | Scaling | Diagonal | Zero) else op.rows * op.cols
