@@ -206,9 +206,10 @@ def magnus(
     Notes
     -----
     Source: Blanes, Casas, Oteo and Ros, The Magnus expansion and some of its applications, Physics
-    Reports 470 (2009), section 2 for the terms and their relation to the Dyson series, section 2.7
-    for convergence where the integral of the 2-norm is below pi; for real matrices Moan and Niesen,
-    Convergence of the Magnus series, Found. Comput. Math. 8 (2008).
+    Reports 470 (2009), section 2 for the terms and their relation to the Dyson series. Convergence
+    where the integral of the 2-norm is below pi: for real matrices Moan and Niesen, Convergence of
+    the Magnus series, Found. Comput. Math. 8 (2008); in general Casas, Sufficient conditions for
+    the convergence of the Magnus expansion, J. Phys. A 40 (2007), arXiv:0711.2381.
     """
     count = as_count("order", order)
     if count > HIGHEST_ORDER:

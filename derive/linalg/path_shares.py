@@ -126,7 +126,7 @@ def path_energies(
     Notes
     -----
     Source: Veit, Wilber and Belongie, Residual networks behave like ensembles of relatively shallow
-    networks, NeurIPS 2016, sections 4.2 and 4.3, who sample paths of each length, multiply the mean
+    networks, NeurIPS 2016, section 5, who sample paths of each length, multiply the mean
     norm of their gradient by the number of paths, and call the lengths that carry it effective.
     This is the exact sum over the paths, of squares.
     """
