@@ -13,10 +13,11 @@ WORKERS ?= auto
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup report test test-slow lint types bench clean
+.PHONY: help setup report catalogue test test-slow lint types bench clean
 
 help:
 	@echo "make report     set up, then write report/index.html, report/report.tex and the depth figure"
+	@echo "make catalogue  write docs/catalogue.md and report/catalogue.pdf (needs pdflatex)"
 	@echo "make test       set up, then run every test"
 	@echo "make test-slow  only the tests that take more than about ten seconds"
 	@echo "make lint       ruff check, ruff format --check, import contracts"
@@ -49,6 +50,12 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS)
+
+# The catalogue as one page and one PDF; needs pdflatex.
+catalogue: $(STAMP)
+	$(BIN)/derive catalogue --out docs/catalogue.md --tex report/catalogue.tex
+	cd report && pdflatex -interaction=nonstopmode -halt-on-error catalogue.tex >/dev/null
+	@echo report/catalogue.pdf
 
 lint: $(STAMP)
 	$(BIN)/ruff check

@@ -133,8 +133,14 @@ def initial_weights(
     ShapeError
         If an array among `values` does not fit its weight.
     """
-    for name, size, least in (("width", width, 2), ("tokens", tokens, 1), ("heads", heads, 1)):
-        if size < least:
+    counts = (
+        ("width", width, 2),
+        ("tokens", tokens, 1),
+        ("heads", heads, 1),
+        ("groups", groups, 1),
+    )
+    for name, size, least in (*counts, ("hidden", hidden, 1), ("experts", experts, 1)):
+        if size is not None and size < least:
             raise DomainError(f"{name}: expected at least {least}, got {size}")
     needed = parameters(block)
     if any(symbols.G in shape for shape in needed.values()) and width % groups:

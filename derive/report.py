@@ -93,18 +93,11 @@ def write_report(
         If the folder cannot be written.
     """
     out.mkdir(parents=True, exist_ok=True)
-    x = state()
     rows: list[dict[str, Any]] = []
     jobs = [(placement, norm, depth) for norm in NORMS for placement in PLACED for depth in depths]
     for placement, norm, depth in progress(jobs, "depth"):
-        rows += depth_rows(
-            block(placement, norm, "ffn"),
-            x,
-            [depth],
-            placement=f"{placement}, {norm}",
-            width=width,
-            seed=seed,
-        )
+        (row,) = depth_rows(placement, [depth], norm=norm, width=width, seed=seed)
+        rows.append({**row, "placement": f"{placement}, {norm}"})
     checks, stack_checks = (
         [
             crosscheck.check(system, layers=layers, seed=seed).as_dict()

@@ -11,6 +11,7 @@ symbol     meaning                                                    assumption
 ``d_h``    width of an attention head                                 positive integer
 ``H``      number of attention heads                                  positive integer
 ``L``      number of blocks                                           positive integer
+``l``      number of a block, counted from 1                          positive integer
 ``M``      number of memory tokens in cross-attention                 positive integer
 ``G``      number of groups of a group norm                           positive integer
 ``X``      number of experts                                          positive integer
@@ -39,6 +40,7 @@ __all__ = [
     "d_h",
     "eps",
     "f",
+    "l",
     "latex_name",
     "n",
     "scale",
@@ -61,6 +63,7 @@ M = sp.Symbol("M", positive=True, integer=True)
 G = sp.Symbol("G", positive=True, integer=True)
 X = sp.Symbol("X", positive=True, integer=True)
 L = sp.Symbol("L", positive=True, integer=True)
+l = sp.Symbol("l", positive=True, integer=True)
 eps = _Named("eps", positive=True)
 alpha = sp.Symbol("alpha", real=True)
 beta = sp.Symbol("beta", real=True)

@@ -11,6 +11,7 @@ for every d; `REJECTED` are pairs that look equal and are not.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import sympy as sp
 
@@ -50,7 +51,7 @@ def _jacobian(block: sp.Basic, weights: Mapping[sp.Basic, sp.Basic] | None = Non
 def _placed(
     equation: str,
     weights: Mapping[sp.Basic, sp.Basic] | None = None,
-    sublayer: object = "abstract",
+    sublayer: Any = "abstract",
 ) -> sp.Basic:
     """Return the Jacobian of a placement, written out, its weights replaced."""
     return _jacobian(derive.block(equation, sublayer_=sublayer, x=x), weights)

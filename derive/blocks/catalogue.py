@@ -285,6 +285,7 @@ def placement_rows() -> list[Row]:
                 "residual": entry.residual,
                 "source": entry.source,
                 "used_by": entry.used_by,
+                "scalars": {k: text(v) for k, v in entry.scalars.items()},
             }
         )
     for many in STREAMS.values():
@@ -301,19 +302,21 @@ def placement_rows() -> list[Row]:
                 "residual": many.residual,
                 "source": many.source,
                 "used_by": many.used_by,
+                "scalars": {k: text(v) for k, v in many.scalars.items()},
             }
         )
-    for name, (equation, source) in MIXES.items():
+    for mix in MIXES.values():
         rows.append(
             {
-                "name": name,
+                "name": mix.name,
                 "kind": "mix",
-                "equation": equation,
+                "equation": mix.equation,
                 "jacobian": "the product of the Jacobians of its layers",
                 "where": {},
                 "residual": "that of each layer's own placement",
-                "source": source,
+                "source": mix.source,
                 "used_by": "",
+                "scalars": {},
             }
         )
     return rows

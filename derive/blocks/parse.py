@@ -23,7 +23,7 @@ from derive.errors import ParseError, ShapeError
 
 __all__ = ["parse_block"]
 
-SCALARS = {"alpha": symbols.alpha, "beta": symbols.beta, "d": symbols.d, "L": symbols.L}
+SCALARS = {name: getattr(symbols, name) for name in ("alpha", "beta", "d", "L", "l")}
 LONGEST = 2_000
 LARGEST = 1e300
 
@@ -104,7 +104,7 @@ def _read(text: str, maps: Mapping[str, Map], scope: Mapping[str, sp.Basic]) -> 
             tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         column = getattr(error, "offset", None)
-        where = "" if column is None else f" at column {column}"
+        where = f" at column {column}" if column else " at its end"
         raise ParseError(f"block: cannot read {text!r}{where}") from None
     try:
         return _Reader(text, maps, scope).read(tree)

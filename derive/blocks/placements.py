@@ -11,9 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from derive.errors import UnknownNameError
+import sympy as sp
 
-__all__ = ["PLACEMENTS", "STREAMS", "Placement", "StreamPlacement", "placement", "stream_placement"]
+from derive.errors import DomainError, UnknownNameError
+from derive.symbols import L, l
+
+__all__ = [
+    "MIXES",
+    "PLACEMENTS",
+    "STREAMS",
+    "WITHOUT_EQUATION",
+    "Mix",
+    "Placement",
+    "StreamPlacement",
+    "placement",
+    "stream_placement",
+]
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,9 @@ class Placement:
         Whether the attention normalises queries, keys and values.
     norm : str
         The kind of norm that belongs to it, where it is not the user's choice.
+    scalars : mapping from str to expression
+        What its scalars and constant vectors are at the start of training: numbers, or functions of
+        the number of blocks ``L`` and of the block's own number ``l``, counted from 1.
     """
 
     name: str
@@ -48,6 +64,7 @@ class Placement:
     inner_norm: bool = False
     value_norm: bool = False
     norm: str = ""
+    scalars: Mapping[str, sp.Expr] = field(default_factory=dict, hash=False)
 
     @property
     def is_layer(self) -> bool:
@@ -61,7 +78,7 @@ class StreamPlacement:
 
     Attributes
     ----------
-    name, source, residual, used_by
+    name, source, residual, used_by, scalars
         As for `Placement`.
     equations : mapping from str to str
         The new value of each stream, in terms of all streams.
@@ -72,6 +89,50 @@ class StreamPlacement:
     source: str = ""
     residual: str = ""
     used_by: str = ""
+    scalars: Mapping[str, sp.Expr] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Mix:
+    """A stack whose placement changes with depth.
+
+    Attributes
+    ----------
+    name, source
+        As for `Placement`.
+    parts : tuple of (str, Rational)
+        Placements in order, each with the share of the depth at which it ends; the last ends at 1.
+        A share of the depth is rounded down to whole blocks.
+    """
+
+    name: str
+    parts: tuple[tuple[str, sp.Rational], ...]
+    source: str
+
+    @property
+    def equation(self) -> str:
+        """Which placement is where, in words."""
+        start = sp.S.Zero
+        words = []
+        for name, end in self.parts:
+            words.append(f"{name} from {start} L to {end} L")
+            start = end
+        return ", ".join(words)
+
+    def layout(self, blocks: int) -> tuple[str, ...]:
+        """Return the placement of each of so many blocks.
+
+        Raises
+        ------
+        DomainError
+            If `blocks` is negative.
+        """
+        if blocks < 0:
+            raise DomainError(f"blocks: expected at least 0, got {blocks}")
+        found: list[str] = []
+        for name, end in self.parts:
+            found += [name] * (int(sp.floor(end * blocks)) - len(found))
+        return tuple(found)
 
 
 _REGISTERED = (
@@ -110,6 +171,7 @@ _REGISTERED = (
         "MiniMax-01, 2025, arXiv:2501.08313; the code of transformers",
         "multiplied by alpha J_N at every block",
         "MiniMax",
+        scalars={"alpha": L ** sp.Rational(1, 4), "beta": sp.S.One},
     ),
     Placement(
         "sandwich",
@@ -146,6 +208,7 @@ _REGISTERED = (
         "Wang et al., DeepNet, 2022, arXiv:2203.00555",
         "multiplied by alpha J_N; alpha grows with depth, the product tends to the identity",
         "DeepNet-1000, GLM-130B",
+        scalars={"alpha": L ** sp.Rational(1, 4)},
     ),
     Placement(
         "admin",
@@ -172,6 +235,7 @@ _REGISTERED = (
         "x + F(beta*N(x))",
         "Sun et al., The Curse of Depth, 2025, arXiv:2502.05795: beta = 1/sqrt(layer)",
         "the identity: untouched; branches shrink with depth",
+        scalars={"beta": 1 / sp.sqrt(l)},
     ),
     Placement(
         "normformer",
@@ -192,12 +256,14 @@ _REGISTERED = (
         "x + alpha*F(x)",
         "Bachlechner et al., ReZero, 2020, arXiv:2003.04887: alpha = 0 at the start",
         "the identity: untouched, and J = I at the start",
+        scalars={"alpha": sp.S.Zero},
     ),
     Placement(
         "skipinit",
         "x + alpha*F(x)",
         "De and Smith, 2020, arXiv:2002.10444: alpha = 0 or 1/sqrt(L) at the start",
         "the identity: untouched",
+        scalars={"alpha": 1 / sp.sqrt(L)},
     ),
     Placement(
         "fixup",
@@ -205,6 +271,7 @@ _REGISTERED = (
         "Zhang et al., Fixup Initialization, 2019, arXiv:1901.09321: no norm, weights scaled by "
         "L^(-1/(2m-2))",
         "the identity: untouched",
+        scalars={"alpha": sp.S.One},
     ),
     Placement(
         "layerscale",
@@ -212,6 +279,13 @@ _REGISTERED = (
         "Touvron et al., Going deeper with Image Transformers, 2021, arXiv:2103.17239",
         "the identity: untouched; each branch feature has its own small weight",
         "CaiT, DINOv2",
+        scalars={
+            "lam": sp.Piecewise(
+                (sp.Rational(1, 10), L <= 36),
+                (sp.Rational(1, 10**5), L <= 48),
+                (sp.Rational(1, 10**6), True),
+            )
+        },
     ),
     Placement(
         "scaled-residual",
@@ -219,6 +293,7 @@ _REGISTERED = (
         "Hu et al., MiniCPM, 2024, arXiv:2404.06395; the code of Granite",
         "the identity: untouched",
         "Granite, MiniCPM; at initialisation GPT-2 with its 1/sqrt(N)",
+        scalars={"alpha": 1 / sp.sqrt(L)},
     ),
     Placement(
         "ngpt",
@@ -227,12 +302,14 @@ _REGISTERED = (
         "a convex combination, then the projection of the sphere",
         "nGPT",
         norm="l2norm",
+        scalars={"lam": sp.Rational(1, 20)},
     ),
     Placement(
         "keel",
         "N2(alpha*x + F(N1(x)))",
         "Keel, 2026, arXiv:2601.19895, seen in secondary sources only",
         "multiplied by alpha J_N with alpha = L: the product tends to the identity",
+        scalars={"alpha": L},
     ),
     Placement(
         "spannorm",
@@ -294,6 +371,12 @@ _STREAMS = (
         },
         "Zhu et al., Hyper-Connections, 2024, arXiv:2409.19606, with two static streams",
         "the matrix (a): its product over depth, not the identity",
+        scalars={
+            **dict.fromkeys(("a11", "a22", "b1", "b2"), sp.S.One),
+            **dict.fromkeys(("a12", "a21"), sp.S.Zero),
+            "c1": sp.Mod(l, 2),
+            "c2": 1 - sp.Mod(l, 2),
+        },
     ),
     StreamPlacement(
         "mhc",
@@ -311,12 +394,23 @@ STREAMS: dict[str, StreamPlacement] = {p.name: p for p in _STREAMS}
 
 STREAM_SCALARS = ("a", "a11", "a12", "a21", "a22", "b1", "b2", "c1", "c2")
 
-MIXES = {
-    "mix-ln": (
-        "post for the first quarter of the layers, pre after",
-        "Li et al., Mix-LN, 2024, arXiv:2412.13795: a stack mixes placements by layer",
+_MIXES = (
+    Mix(
+        "mix-ln",
+        (("post", sp.Rational(1, 4)), ("pre", sp.S.One)),
+        "Li et al., Mix-LN, 2024, arXiv:2412.13795: post-norm in the first quarter of the layers",
     ),
+)
+
+MIXES: dict[str, Mix] = {m.name: m for m in _MIXES}
+
+WITHOUT_EQUATION = {
+    "GeoNorm": "arXiv:2601.22095; only its abstract was seen, which states no equation",
+    "AttnRes": "2026, seen in a secondary source only: the input of a layer is a softmax-weighted "
+    "sum of all earlier outputs, so that a block is no function of the state before it",
+    "Kan et al.": "arXiv:2510.09904; only its abstract was seen, which states no equation",
 }
+"""Proposals that are known by name and are not in the tables, each with the reason."""
 
 
 def placement(name: str) -> Placement:

@@ -231,4 +231,4 @@ def certify_exact(
     right = exact_jacobian(block, ring, sizes, tokens, cols, variable)
     holds = bool((right == exact_blocks(claimed, ring, sizes, tokens)).all())
     size = f"d={d}" + (f", n={n}" if tokens > 1 else "")
-    return Certificate(f"exact({size})", f"d({block})/dx = {claimed}", holds)
+    return Certificate(f"exact({size})", f"d({block})/d{variable or 'x'} = {claimed}", holds)

@@ -238,9 +238,20 @@ def product(factors: Iterable[Any]) -> sp.Basic:
         return sp.Mul(*word)
     if len(word) == 1:
         return word[0]
+    if is_scalar(word[-1]) and _is_constant(word[-1]):  # a constant behind everything goes in front
+        return product([word[-1], *word[:-1]])
     if word[0] == -1 and len(word) == 2 and isinstance(word[1], Sum):
         return total([product([-1, t]) for t in word[1].args])
     return sp.Basic.__new__(Product, *word)
+
+
+def _is_constant(scalar: sp.Expr) -> bool:
+    """Whether a scalar is made of plain symbols: the same for every token, not a named quantity."""
+    return all(
+        type(node).__module__.startswith(("sympy.", "derive.symbols"))
+        and not isinstance(node, sp.Indexed)
+        for node in sp.preorder_traversal(scalar)
+    )
 
 
 def _append_scalar(word: list[sp.Basic], scalar: sp.Expr) -> None:

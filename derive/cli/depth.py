@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-import derive
 from derive.cli.options import (
     check_figure,
     parse_depths,
@@ -40,8 +39,8 @@ def depth(
     """Evaluate stacks of the PLACEMENTS (or equations) over depth, at random weights."""
     if plot is not None:
         check_figure(plot)
-    sizes["values"] = parse_values(values)
-    rows = _depth_rows(placements, parse_depths(layers), norm_name, sublayer, sizes)
+    options = {**sizes, "norm": norm_name, "sublayer": sublayer, "values": parse_values(values)}
+    rows = _depth_rows(placements, parse_depths(layers), options)
     if plot is not None:
         from derive.render import plots
 
@@ -70,18 +69,12 @@ def depth(
 
 
 def _depth_rows(
-    placements: Sequence[str],
-    depths: Sequence[int],
-    norm_name: str,
-    sublayer: str,
-    sizes: dict[str, Any],
+    placements: Sequence[str], depths: Sequence[int], options: dict[str, Any]
 ) -> list[dict[str, Any]]:
     from derive.depth import depth_rows
 
-    x = derive.state("x")
-    blocks = {name: derive.block(name, norm_name, sublayer, x) for name in placements}
-    jobs = [(name, depth_) for name in blocks for depth_ in depths]
+    jobs = [(name, depth_) for name in placements for depth_ in depths]
     rows: list[dict[str, Any]] = []
     for name, depth_ in progress(jobs, "depth"):
-        rows += depth_rows(blocks[name], x, [depth_], placement=name, **sizes)
+        rows += depth_rows(name, [depth_], **options)
     return rows

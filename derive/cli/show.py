@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import click
 
 import derive
 from derive.blocks.build import SUBLAYERS
 from derive.cli.options import norm_option
 from derive.cli.output import json_text
+from derive.errors import DomainError
 
 __all__ = ["show"]
 
@@ -37,10 +41,19 @@ def show(
     format_: str,
 ) -> None:
     """Derive the Jacobian of a BLOCK: a placement (post, pre) or "x + N(F(N(x)))"."""
+    from derive.blocks.placements import MIXES, STREAMS
     from derive.render.json import derivation_json
     from derive.render.latex import derivation_latex, derivation_tex
     from derive.render.text import derivation_text
 
+    if block.lower() in MIXES:
+        raise DomainError(
+            f"BLOCK: {block} is a stack that changes its placement with depth "
+            f"({MIXES[block.lower()].equation}); expected one block, such as one of these"
+        )
+    if block.lower() in STREAMS:
+        _show_streams(block, norm_name, sublayer, layer, steps, certify, format_)
+        return
     x = derive.state("x")
     if layer:
         feed_forward = None if sublayer == "abstract" else derive.sublayer(sublayer)
@@ -52,17 +65,57 @@ def show(
     if format_ == "json":
         payload = derivation_json(found)
         if certify:
-            payload["certificates"] = [
-                {"kind": c.kind, "claim": c.claim, "holds": c.holds} for c in certificates
-            ]
+            payload["certificates"] = _as_json(certificates)
         click.echo(json_text(payload))
     elif format_ == "text":
         click.echo(derivation_text(found, steps=steps))
-        for certificate in certificates:
-            click.echo(str(certificate))
     elif format_ == "latex":
         click.echo(derivation_latex(found))
     else:
         click.echo(derivation_tex(found))
+    _judge(certificates, format_)
+
+
+def _show_streams(
+    name: str,
+    norm_name: str,
+    sublayer: str,
+    layer: bool,
+    steps: bool,
+    certify: bool,
+    format_: str,
+) -> None:
+    """Show the block matrix of a placement with several streams."""
+    from derive.blocks.build import streams
+    from derive.render.latex import document_tex
+    from derive.render.streams import streams_json, streams_latex, streams_text
+
+    if layer:
+        raise DomainError(f"--layer: expected a placement with one stream, got {name}")
+    found = streams(name, norm_name, sublayer)
+    certificates = [c for D in found.values() for c in D.check()] if certify else []
+    if format_ == "json":
+        payload = streams_json(found)
+        if certify:
+            payload["certificates"] = _as_json(certificates)
+        click.echo(json_text(payload))
+    elif format_ == "text":
+        click.echo(streams_text(found, steps=steps))
+    elif format_ == "latex":
+        click.echo(streams_latex(found))
+    else:
+        click.echo(document_tex(f"Jacobian of {name}", [("", streams_latex(found))]), nl=False)
+    _judge(certificates, format_)
+
+
+def _as_json(certificates: Sequence[Any]) -> list[dict[str, Any]]:
+    return [{"kind": c.kind, "claim": c.claim, "holds": c.holds} for c in certificates]
+
+
+def _judge(certificates: Sequence[Any], format_: str) -> None:
+    """Print the certificates, in text, and fail if one does."""
+    if format_ == "text":
+        for certificate in certificates:
+            click.echo(str(certificate))
     if not all(c.holds for c in certificates):
         raise SystemExit(1)

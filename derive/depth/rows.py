@@ -6,41 +6,36 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import sympy as sp
 
 from derive import linalg
-from derive.depth.stack import Stack
+from derive.depth.placed import placed_stack
 
 __all__ = ["depth_rows"]
 
 
 def depth_rows(
-    block: sp.Basic,
-    state: Any,
+    placement: str,
     depths: Iterable[int],
     *,
-    placement: str,
     width: int,
     tokens: int = 1,
     seed: int = 0,
-    **sizes: Any,
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """Return one row per depth: what the stack does to norm and gradient.
 
     Parameters
     ----------
-    block, state
-        The block and its variable.
+    placement : str
+        A placement of any kind, or an equation.
     depths : iterable of int
         Numbers of layers.
-    placement : str
-        Name of the row.
     width, tokens : int
         Features and tokens of the random input.
     seed : int
         Seed of weights, input and cotangent.
-    **sizes
-        As for `derive.initialise.initial_weights`.
+    **options
+        Further arguments of `derive.depth.placed_stack`: norm, sublayer, values, sizes.
 
     Returns
     -------
@@ -50,15 +45,13 @@ def depth_rows(
         ``branch_norm_sum``,
         ``log_first_order_remainder``. Logarithms are natural.
     """
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(tokens, width))
-    cotangent = rng.normal(size=(tokens, width))
-    cotangent /= np.linalg.norm(cotangent)
     rows = []
     for layers in depths:
-        stack = Stack.initialised(
-            block, state, layers, seed=seed, width=width, tokens=tokens, **sizes
-        )
+        stack = placed_stack(placement, layers, width=width, tokens=tokens, seed=seed, **options)
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(tokens, width))
+        cotangent = rng.normal(size=stack.states(x)[0].shape)
+        cotangent /= np.linalg.norm(cotangent)
         jacobians = stack.jacobians(x)
         grads = linalg.gradient_log_norms(jacobians, cotangent.ravel())
         norms = stack.branch_norms(x)
@@ -71,7 +64,7 @@ def depth_rows(
                 "width": width,
                 "tokens": tokens,
                 "seed": seed,
-                "log_norm": linalg.log_norm(jacobians, size=x.size),
+                "log_norm": linalg.log_norm(jacobians, size=cotangent.size),
                 "grad_norms": plain.tolist(),
                 "log_grad_norms": grads.tolist(),
                 "branch_norm_sum": float(norms.sum()),

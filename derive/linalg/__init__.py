@@ -2,7 +2,9 @@
 
 from derive.linalg.block_matrix import BlockMatrix
 from derive.linalg.composition import Chain, Sum
+from derive.linalg.continuum import magnus, ordered_exponential, refinements
 from derive.linalg.contraction import Contraction
+from derive.linalg.contributions import branch_contributions
 from derive.linalg.deflation import DeflatedFactor
 from derive.linalg.exponents import LyapunovSpectrum, kaplan_yorke_dimension
 from derive.linalg.extreme import Triplets, bottom_triplets, top_triplets
@@ -11,7 +13,8 @@ from derive.linalg.lyapunov import lyapunov_spectrum
 from derive.linalg.materialise import materialise, token_blocks, token_pair_blocks
 from derive.linalg.norms import spectral_norm
 from derive.linalg.operator import Operator
-from derive.linalg.paths import first_order, path_sums
+from derive.linalg.path_shares import effective_lengths, path_energies
+from derive.linalg.paths import first_order, graded_path_sums, path_sums
 from derive.linalg.products import end_to_end, gradient_log_norms, log_norm, product_of_blocks
 from derive.linalg.remainder import (
     log_product_remainder_bound,
@@ -21,6 +24,7 @@ from derive.linalg.remainder import (
 )
 from derive.linalg.scaled import ScaledMatrix
 from derive.linalg.spectrum import log_singular_values
+from derive.linalg.strong_paths import strongest_paths
 from derive.linalg.token_map import token_pair_log_norms
 from derive.linalg.tokenwise import Dense, Diagonal, Identity, LowRank, Scaling, Zero
 
@@ -43,8 +47,11 @@ __all__ = [
     "Zero",
     "alignments",
     "bottom_triplets",
+    "branch_contributions",
+    "effective_lengths",
     "end_to_end",
     "first_order",
+    "graded_path_sums",
     "gradient_log_norms",
     "kaplan_yorke_dimension",
     "log_norm",
@@ -52,13 +59,18 @@ __all__ = [
     "log_remainder_bound",
     "log_singular_values",
     "lyapunov_spectrum",
+    "magnus",
     "materialise",
+    "ordered_exponential",
+    "path_energies",
     "path_sums",
     "product_of_blocks",
     "product_remainder_bound",
     "product_spectra",
+    "refinements",
     "remainder_bound",
     "spectral_norm",
+    "strongest_paths",
     "token_blocks",
     "token_pair_blocks",
     "token_pair_log_norms",

@@ -18,16 +18,22 @@ from derive.blocks.catalogue import (
     stream_derivations,
     sublayer_derivation,
 )
-from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
+from derive.blocks.placements import (
+    MIXES,
+    PLACEMENTS,
+    STREAMS,
+    WITHOUT_EQUATION,
+    Placement,
+    StreamPlacement,
+)
 from derive.calculus.derivation import Derivation
-from derive.calculus.printing import latex, text
+from derive.calculus.printing import text
 from derive.render.latex import derivation_latex, document_tex, escaped
-from derive.render.linebreak import broken, width
 from derive.render.paths import BlockName, mixing_blocks, paths
+from derive.render.streams import streams_latex
 
 __all__ = ["catalogue_markdown", "catalogue_tex"]
 
-_LINE = 45.0
 _ROOM = "\n\\vspace{0pt plus 0.25\\textheight}\\pagebreak[2]\\vspace{0pt plus -0.25\\textheight}\n"
 """A page may end here a quarter short, so that a heading is not parted from its formulas."""
 
@@ -81,7 +87,8 @@ def _placements() -> Iterator[str]:
     yield (
         "An equation with `A` is a whole layer; one with `F` alone is a block, and a layer is two "
         "of them, first with attention as `F`. The Jacobians are those with LayerNorm, or with the "
-        "norm that belongs to the placement."
+        "norm that belongs to the placement. `L` is the number of blocks of a stack and `l` the "
+        "number of a block, from 1; `derive depth` takes the scalars at the start of training."
     )
     yield ""
     header = ("placement", "equation", "what becomes of the residual path")
@@ -95,6 +102,8 @@ def _placements() -> Iterator[str]:
             continue
         yield from _fenced(_formulas(row, row["jacobian"].split("; "), "block"))
         yield from _facts({"Residual path": row["residual"], **_origin(row)})
+    yield from _heading(3, "Proposals that are not in the table")
+    yield from _facts(WITHOUT_EQUATION)
 
 
 def _norms() -> Iterator[str]:
@@ -215,7 +224,8 @@ def _facts(facts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _origin(row: Mapping[str, Any]) -> dict[str, str]:
-    return {"Source": row["source"], "Used by": row["used_by"]}
+    start = ", ".join(f"{name} = {value}" for name, value in row.get("scalars", {}).items())
+    return {"At the start of training": start, "Source": row["source"], "Used by": row["used_by"]}
 
 
 def _code(equation: str, row: Mapping[str, Any]) -> str:
@@ -251,32 +261,29 @@ def catalogue_tex() -> str:
 def _placement_section(name: str) -> tuple[str, str]:
     entry = PLACEMENTS[name]
     shown = derivation_latex(placement_derivation(name), steps=False)
-    facts = {"Residual path": entry.residual, "Source": entry.source, "Used by": entry.used_by}
-    return f"Placement: {name}", shown + _paragraphs(facts)
+    return f"Placement: {name}", shown + _paragraphs(_facts_of(entry))
+
+
+def _facts_of(entry: Placement | StreamPlacement) -> dict[str, str]:
+    return {
+        "Residual path": entry.residual,
+        "At the start of training": ", ".join(f"{k} = {text(v)}" for k, v in entry.scalars.items()),
+        "Source": entry.source,
+        "Used by": entry.used_by,
+    }
 
 
 def _stream_section(name: str) -> tuple[str, str]:
     entry = STREAMS[name]
-    found = stream_derivations(name)
-    rows: list[str] = []
-    for (out, by), D in found.items():
-        if by == next(iter(entry.equations)):
-            rows += _equation(f"{out}'", latex(D.block))
-    for (out, by), D in found.items():
-        left = rf"\frac{{\partial {out}'}}{{\partial {by}}}"
-        rows += _equation(left, latex(D.jacobian))
-    definitions = {latex(v): latex(v.definition) for D in found.values() for v in D.lets}
-    listed: list[str] = []
-    for left, right in definitions.items():
-        listed += _equation(left, right)
-    facts = {"Residual path": entry.residual, "Source": entry.source, "Used by": entry.used_by}
-    shown = [_align(rows), "where", _align(listed), _paragraphs(facts)]
-    return f"Placement with streams: {name}", "\n".join(shown)
+    shown = streams_latex(stream_derivations(name)) + _paragraphs(_facts_of(entry))
+    return f"Placement with streams: {name}", shown
 
 
 def _mix_section(name: str) -> tuple[str, str]:
-    equation, source = MIXES[name]
-    return f"Placement by layer: {name}", _paragraphs({"Layers": equation, "Source": source})
+    mix = MIXES[name]
+    return f"Placement by layer: {name}", _paragraphs(
+        {"Layers": mix.equation, "Source": mix.source}
+    )
 
 
 def _norm_section(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -289,17 +296,6 @@ def _sublayer_section(row: Mapping[str, Any]) -> tuple[str, str]:
     shown = derivation_latex(sublayer_derivation(row["name"]), steps=False)
     facts = {"Note": row["note"], "Source": row["source"]}
     return f"Sublayer: {row['name']}", shown + _paragraphs(facts)
-
-
-def _equation(left: str, right: str) -> list[str]:
-    room = _LINE - width(left) - 1.4
-    first, *more = broken(right, room, room)
-    return [f"{left} &= {first}", *(f"&{piece}" for piece in more)]
-
-
-def _align(rows: Iterable[str]) -> str:
-    joined = " \\\\\n".join(rows)
-    return f"\\begin{{align*}}\n{joined}\n\\end{{align*}}"
 
 
 def _paragraphs(facts: Mapping[str, str]) -> str:

@@ -21,10 +21,12 @@ from derive.render.linebreak import broken, text_width, width
 from derive.render.paths import BlockName, mixing_blocks, named_token_block, paths
 
 __all__ = [
+    "aligned",
     "derivation_latex",
     "derivation_tex",
     "derivative_latex",
     "document_tex",
+    "equation_rows",
     "escaped",
     "rule_latex",
     "rule_parts",
@@ -172,13 +174,14 @@ def document_tex(title: str, sections: Iterable[Sequence[str]]) -> str:
     )
 
 
-def _align(rows: Iterable[str], together: bool = False) -> str:
+def aligned(rows: Iterable[str], together: bool = False) -> str:
+    """Return rows as an ``align*`` environment, on one page if `together`."""
     joined = (" \\\\*\n" if together else " \\\\\n").join(rows)
     return f"\\begin{{align*}}\n{joined}\n\\end{{align*}}"
 
 
-def _equation(left: str, right: str, line: float) -> list[str]:
-    """Rows of an alignment at the equality sign, each within the line."""
+def equation_rows(left: str, right: str, line: float = _LINE) -> list[str]:
+    """Return rows of an alignment at the equality sign, each within the line."""
     room = line - width(left) - 1.4
     first, *more = broken(right, room, room)
     return [f"{left} &= {first}", *(f"&{piece}" for piece in more)]
@@ -186,12 +189,12 @@ def _equation(left: str, right: str, line: float) -> list[str]:
 
 def _heading(D: Derivation, line: float) -> str:
     y = output_of(D)
-    rows = _equation(latex(y), latex(D.block), line)
-    rows += _equation(derivative_latex(y, D.state), latex(D.jacobian), line)
+    rows = equation_rows(latex(y), latex(D.block), line)
+    rows += equation_rows(derivative_latex(y, D.state), latex(D.jacobian), line)
     if D.mixes_tokens:
         block = latex(named_token_block(D))
-        rows += _equation(derivative_latex(y, D.state, "i", "j"), block, line)
-    return _align(rows, together=True)
+        rows += equation_rows(derivative_latex(y, D.state, "i", "j"), block, line)
+    return aligned(rows, together=True)
 
 
 def _where(D: Derivation, line: float) -> str:
@@ -210,7 +213,7 @@ def _where(D: Derivation, line: float) -> str:
             waiting = (left, right)
         else:
             rows += [f"{waiting[0]} &= {waiting[1]}"] if waiting else []
-            rows += _equation(left, right, line - max(0.0, lefts - width(left)))
+            rows += equation_rows(left, right, line - max(0.0, lefts - width(left)))
             waiting = None
     rows += [f"{waiting[0]} &= {waiting[1]}"] if waiting else []
     ended = [r + ("" if r.endswith((",", "}")) and "cases" in r else ",") for r in rows]
@@ -218,7 +221,7 @@ def _where(D: Derivation, line: float) -> str:
         row if following.startswith("&") else row_with_comma
         for row, row_with_comma, following in zip(rows, ended, [*rows[1:], ""], strict=True)
     ]
-    return _align([*ended[:-1], ended[-1].removesuffix(",") + "."])
+    return aligned([*ended[:-1], ended[-1].removesuffix(",") + "."])
 
 
 def _block(node: TokenBlocks, line: float) -> str:
@@ -236,7 +239,7 @@ def _block(node: TokenBlocks, line: float) -> str:
         lines = [head, *(f"&{piece}" for piece in more)]
         lines[-1] += rf" && \text{{({name})}}" if name else ""
         rows += lines
-    return r"\noindent with the token-to-token block" + "\n" + _align(rows)
+    return r"\noindent with the token-to-token block" + "\n" + aligned(rows)
 
 
 def _steps(D: Derivation, line: float) -> str:

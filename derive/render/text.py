@@ -12,7 +12,7 @@ from derive.render.assumptions import activations, assumptions
 from derive.render.chains import Chain, chains, defined, output_of
 from derive.render.paths import BlockName, mixing_blocks, named_token_block, paths
 
-__all__ = ["derivation_text"]
+__all__ = ["aligned_text", "derivation_text"]
 
 _COLUMNS = 96
 
@@ -44,7 +44,7 @@ def derivation_text(D: Derivation, steps: bool = False) -> str:
     head = [(y, text(D.block)), (f"d{y}/d{x}", text(D.jacobian))]
     if D.mixes_tokens:
         head.append((f"d{y}[i]/d{x}[j]", text(named_token_block(D))))
-    sections = [_aligned(head), ["where", *_indented(_aligned(_definitions(D)))]]
+    sections = [aligned_text(head), ["where", *_indented(aligned_text(_definitions(D)))]]
     sections += [_block_lines(node) for node in mixing_blocks(D)]
     stated = [line for a in assumptions(D) for line in _wrapped("- ", a.text)]
     sections.append(["assuming", *_indented(stated)])
@@ -53,7 +53,8 @@ def derivation_text(D: Derivation, steps: bool = False) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if len(lines) > 1)
 
 
-def _aligned(pairs: list[tuple[str, str]]) -> list[str]:
+def aligned_text(pairs: list[tuple[str, str]]) -> list[str]:
+    """Return lines ``name = value`` with the equality signs below each other."""
     left = max((len(name) for name, _ in pairs), default=0)
     return [f"{name:<{left}} = {value}" for name, value in pairs]
 

@@ -225,8 +225,7 @@ def test_bad_sizes_are_named(case):
 
 
 def test_depth_rows_state_what_they_measured():
-    block = derive.block("pre", "layernorm", "ffn")
-    rows = depth_rows(block, x, [0, 3], placement="pre", width=8, tokens=2, seed=1)
+    rows = depth_rows("pre", [0, 3], width=8, tokens=2, seed=1)
     assert [r["layers"] for r in rows] == [0, 3]
     for row in rows:
         assert len(row["grad_norms"]) == row["layers"] + 1
