@@ -30,6 +30,7 @@ from derive.calculus.weight_gradient import (
 from derive.depth.stack import Stack
 from derive.errors import DomainError, ShapeError
 from derive.initialise import _scalars, parameters
+from derive.linalg.arrays import as_array
 from derive.linalg.scaled import LOG_2, log_norm_of, split_exponent
 from derive.lower import TOKEN, AbstractMap, Environment, Lowering, Value
 
@@ -135,6 +136,8 @@ def weight_gradients(
     ------
     ShapeError
         If `cotangent` does not have the shape of the output.
+    WeightError
+        If it is not real and finite.
     UnknownNameError
         If a layer has no weight of one of the names.
     DomainError
@@ -168,7 +171,7 @@ def _reverse_sweep(
 ) -> Iterator[LayerGradients]:
     """Yield the gradients of the layers, the last layer first."""
     states = stack.states(x)
-    gradient = np.atleast_2d(np.array(cotangent, dtype=float))
+    gradient = np.atleast_2d(as_array("cotangent", cotangent, (1, 2)))
     if gradient.shape != states[-1].shape:
         raise ShapeError(
             f"cotangent: expected the shape {states[-1].shape} of the output, got {gradient.shape}"
@@ -234,9 +237,7 @@ class _BlockSweep:
     def __call__(self, cotangent: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
         state = self.differential.state
         self.env.prepare(self.differential.block)
-        found = {
-            name: np.zeros(np.shape(self.env.weights[name])) for name in self.differential.names
-        }
+        found: dict[str, np.ndarray] = {}
         waiting: dict[sp.Basic, np.ndarray] = {self.differential.locals[-1].quantity: cotangent}
         for part in reversed(self.differential.locals):
             gradient = waiting.pop(part.quantity, None)
@@ -244,12 +245,13 @@ class _BlockSweep:
                 continue
             for term in part.terms:
                 name = weight_name(term.atom)
-                found[name] = found[name] + self._term(term, part, gradient)
+                _accumulate(found, name, self._term(term, part, gradient))
             for node, jacobian in part.jacobians:
                 self.env.prepare(jacobian)
                 back = self.lowering(jacobian).rmatvec(gradient.ravel())
-                back = back.reshape(self.env.tokens, -1)
-                waiting[node] = waiting[node] + back if node in waiting else back
+                _accumulate(waiting, node, back.reshape(self.env.tokens, -1))
+        for name in set(self.differential.names) - set(found):
+            found[name] = np.zeros(np.shape(self.env.weights[name]))
         zero = np.zeros_like(self.env.state)
         return found, waiting.get(state, zero)
 
@@ -258,7 +260,7 @@ class _BlockSweep:
         self.env.prepare(term.coefficient)
         token = str(TOKENS[0]) if part.mixes_tokens else TOKEN
         shape = np.shape(self.env.weights[weight_name(term.atom)])
-        total = np.zeros(shape)
+        parts = []
         for word in _words(term):
             factors = _Factors(self.env)
             factors.add(gradient, (token, "row"))
@@ -269,8 +271,12 @@ class _BlockSweep:
                 value = self.env(term.right)
                 factors.add(value.data[..., 0], (*value.axes, "right"))
                 kept.append("right")
-            total = total + factors.contract(kept, shape)
-        return total
+            parts.append(factors.contract(kept, shape))
+        return sum(parts[1:], start=parts[0])
+
+
+def _accumulate(found: dict[Any, np.ndarray], key: Any, gradient: np.ndarray) -> None:
+    found[key] = found[key] + gradient if key in found else gradient
 
 
 def _axes(atom: sp.Basic) -> list[str]:

@@ -14,7 +14,7 @@ from derive.depth.weight_gradients import (
     weight_gradient_log_norms,
     weight_gradients,
 )
-from derive.errors import DomainError, ShapeError, UnknownNameError
+from derive.errors import DomainError, ShapeError, UnknownNameError, WeightError
 from derive.initialise import initial_weights
 from derive.lower import evaluate
 
@@ -286,5 +286,7 @@ def test_mistakes_are_named(state):
     stack, _ = mixed_stack()
     with pytest.raises(ShapeError, match=r"cotangent: expected the shape \(4, 8\) of the output"):
         weight_gradients(stack, state, np.ones(3))
+    with pytest.raises(WeightError, match="cotangent: expected finite entries, got nan or inf"):
+        weight_gradients(stack, state, state * np.nan)
     with pytest.raises(UnknownNameError, match=r"weights: expected weights of .* got W_9"):
         weight_gradients(stack, state, state, ["W_9"])
