@@ -15,6 +15,7 @@ import derive
 from derive.cli.catalogue import catalogue, list_
 from derive.cli.check import check
 from derive.cli.depth import depth
+from derive.cli.lyapunov import lyapunov
 from derive.cli.paths import paths
 from derive.cli.precision import precision
 from derive.cli.report import report
@@ -31,7 +32,18 @@ def cli() -> None:
     """Closed-form Jacobians of residual blocks by where the normalisation sits."""
 
 
-for _command in (show, depth, spectrum, paths, precision, check, list_, catalogue, report):
+for _command in (
+    show,
+    depth,
+    lyapunov,
+    spectrum,
+    paths,
+    precision,
+    check,
+    list_,
+    catalogue,
+    report,
+):
     cli.add_command(_command)
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import kendalltau
 from scipy.stats import t as student
 
 from derive.errors import DomainError, ShapeError
@@ -106,13 +107,12 @@ class LyapunovSpectrum:
         )
 
     @property
-    def sum_stderr(self) -> float:
-        """Standard error of `sum`, by batch means."""
+    def finite_sum_stderr(self) -> float:
+        """Standard error of `finite_sum`, by batch means of the sum."""
         if not self.complete:
             return math.nan
-        if self.null_directions:
-            return 0.0
-        return float(_standard_error(self.batch_means.sum(axis=1, keepdims=True))[0])
+        finite = np.isfinite(self.exponents)
+        return float(_standard_error(self.batch_means[:, finite].sum(axis=1, keepdims=True))[0])
 
     @property
     def kaplan_yorke(self) -> float:
@@ -123,27 +123,28 @@ class LyapunovSpectrum:
 
     @cached_property
     def drift(self) -> Array:
-        r"""Welch's t between the batches of the second and of the first half, per exponent.
+        r"""Mann and Kendall's z for a trend of the batch means over the batches, per exponent.
 
-        Near 0 to 2 in size where the sequence is stationary. NaN for fewer than four batches; 0
-        for -inf.
+        .. math:: z = \frac{\tau}{\sqrt{2(2B+5)/(9B(B-1))}}
+
+        with Kendall's :math:`\tau` between a batch's place and its mean: about standard normal
+        where the sequence is stationary, however the means are distributed. NaN for fewer than four
+        batches; 0 for -inf.
 
         Notes
         -----
-        The idea is that of Geweke, Evaluating the accuracy of sampling-based approaches, Bayesian
-        Statistics 4 (1992).
+        Source: Mann, Nonparametric tests against trend, Econometrica 13 (1945); Kendall, Rank
+        Correlation Methods, 4th ed. (1975), section 3.5.
         """
-        half = len(self.batch_means) // 2
-        if half < 2:
+        batches = len(self.batch_means)
+        if batches < 4:
             return np.full(len(self.exponents), np.nan)
-        first, second = self.batch_means[:half], self.batch_means[-half:]
-        spread = np.hypot(_standard_error(first), _standard_error(second))
-        change = np.zeros(len(self.exponents))
-        finite = np.isfinite(self.exponents)
-        change[finite] = second[:, finite].mean(axis=0) - first[:, finite].mean(axis=0)
-        found = np.zeros_like(change)
-        rounding = 1e-14 * np.abs(np.where(finite, self.exponents, 0.0))
-        np.divide(change, spread, out=found, where=spread > rounding)
+        spread = math.sqrt(2 * (2 * batches + 5) / (9 * batches * (batches - 1)))
+        found = np.zeros(len(self.exponents))
+        for k in np.flatnonzero(np.isfinite(self.exponents)):
+            means = self.batch_means[:, k]
+            if np.ptp(means) > 1e-14 * abs(self.exponents[k]):  # beyond rounding
+                found[k] = kendalltau(np.arange(batches), means).statistic / spread
         return found
 
     def running(self, points: int = 8) -> tuple[Array, Array]:

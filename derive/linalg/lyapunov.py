@@ -298,7 +298,7 @@ class _Sweep:
         self, batches: list[Array], rest: Array, layers: int, transient: int, batch: int
     ) -> LyapunovSpectrum:
         """Return the averages, sorted, with -inf for the directions that are left out."""
-        sums = np.array(batches).reshape(-1, rest.size)
+        sums = np.array(batches).reshape(len(batches), rest.size)
         exponents = (sums.sum(axis=0) + rest) / layers
         lost = 0 if self.partial else self.size - rest.size
         exponents = np.concatenate([exponents, np.full(lost, -np.inf)])

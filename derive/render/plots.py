@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FORMATS", "depth_figure", "gradient_norms_figure", "save", "svg"]
+__all__ = ["FORMATS", "curve_style", "depth_figure", "gradient_norms_figure", "save", "svg"]
 
 FORMATS = ("pdf", "png", "svg")
 # Okabe and Ito's palette, readable with any colour vision and in grey with the markers.
@@ -29,6 +29,15 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 _STYLE = {"svg.fonttype": "path", "svg.hashsalt": "normderive"}
+
+
+def curve_style(k: int) -> dict[str, Any]:
+    """Return colour, line and marker of the k-th curve of a figure, as keywords of ``plot``."""
+    return {
+        "color": _COLOURS[k % len(_COLOURS)],
+        "linestyle": _LINES[k % len(_LINES)],
+        "marker": _MARKERS[k % len(_MARKERS)],
+    }
 
 
 def gradient_norms_figure(

@@ -86,14 +86,14 @@ def test_gaussian_factors_have_newmans_exponents(d):
 
 
 def test_the_interval_covers_as_often_as_it_says():
-    """60 independent runs: 95 % intervals miss 3 times on average, more than 9 with p < 0.002."""
+    """50 independent runs: 95 % intervals miss 2.5 times on average, more than 8 with p < 0.001."""
     expected = newman(3)[0]
     missed = np.zeros(3)
-    for seed in range(60):
-        found = lyapunov_spectrum(gaussian(3, 600, seed + 1), batch=30)
+    for seed in range(50):
+        found = lyapunov_spectrum(gaussian(3, 300, seed + 1), batch=15)
         low, high = found.interval(0.95)
         missed += (expected < low) | (expected > high)
-    assert missed.max() <= 9
+    assert missed.max() <= 8
     assert missed.sum() >= 1  # nor are they much too wide
 
 
@@ -116,7 +116,6 @@ def test_constant_factor_gives_the_logarithms_of_its_eigenvalues():
     found = lyapunov_spectrum([matrix] * 600, transient=200)
     np.testing.assert_allclose(found.exponents, np.log([3.0, 1.1, 0.5, 1e-3]), atol=1e-10)
     assert np.all(found.stderr < 1e-12)
-    assert np.all(found.drift == 0) or np.all(np.abs(found.drift) < 10)
 
 
 def test_symmetric_sums():
@@ -311,7 +310,7 @@ def test_leading_exponents_only():
         assert len(found.exponents) == count
         assert not found.complete
         assert math.isnan(found.sum)
-        assert math.isnan(found.sum_stderr)
+        assert math.isnan(found.finite_sum_stderr)
         assert math.isnan(found.finite_sum)
         assert math.isnan(found.kaplan_yorke)
         np.testing.assert_allclose(found.exponents, every.exponents[:count], atol=0.05)
@@ -320,15 +319,12 @@ def test_leading_exponents_only():
     assert shrinking.kaplan_yorke == 0
 
 
-def test_memory_does_not_grow_with_the_number_of_factors():
-    def peak(count):
-        tracemalloc.start()
-        lyapunov_spectrum(gaussian(20, count), batch=10**6, every=1)
-        found = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return found
-
-    assert peak(2000) < 1.5 * peak(100)
+def test_no_factor_is_kept():
+    tracemalloc.start()
+    lyapunov_spectrum(gaussian(30, 500), batch=10**6, every=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 500 * 30 * 30 * 8 / 5  # all factors together are five times that
 
 
 @given(
@@ -369,7 +365,7 @@ def test_standard_errors_by_hand():
     low, high = found.interval(0.95)
     assert (high[0] - low[0]) / 2 == pytest.approx(4.302652729911275 * found.stderr[0])  # t(2)
     assert (low[1], high[1]) == (NEG_INF, NEG_INF)
-    assert found.sum_stderr == 0
+    assert found.finite_sum_stderr == pytest.approx(found.stderr[0])
 
 
 def test_one_batch_has_no_error_bar():
@@ -384,6 +380,9 @@ def test_drift_is_seen_and_noise_is_not():
     noise = rng.standard_normal((40, 1))
     assert abs(spectrum(noise).drift[0]) < 3
     assert spectrum(noise + np.linspace(0, 10, 40)[:, None]).drift[0] > 6
+    assert spectrum(noise - np.linspace(0, 10, 40)[:, None]).drift[0] < -6
+    # A strict trend of five has tau = 1: z = 1 / sqrt(2 * 15 / (9 * 20)).
+    assert spectrum(np.arange(5.0)[:, None] ** 3).drift[0] == pytest.approx(math.sqrt(6))
     assert np.all(spectrum([[1.0, NEG_INF]] * 8).drift == 0)
 
 

@@ -1,0 +1,186 @@
+"""`derive lyapunov`: output, JSON, figures and mistakes."""
+
+import json
+import math
+import re
+
+import pytest
+
+from derive.cli import main
+from derive.errors import ShapeError
+from derive.render.lyapunov_figure import lyapunov_figure
+
+SMALL = ("--width", "5", "--layers", "60", "--batches", "6")
+
+
+def run(capsys, *args):
+    with pytest.raises(SystemExit) as exit_:
+        main(("lyapunov", *args))
+    captured = capsys.readouterr()
+    return exit_.value.code, captured.out, captured.err
+
+
+def rows_of(capsys, *args):
+    code, out, err = run(capsys, *args, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+
+
+def test_json_has_the_documented_keys(capsys):
+    rows = rows_of(capsys, "post", "pre", *SMALL)
+    assert [row["placement"] for row in rows] == ["post", "pre"]
+    for row, nulls in zip(rows, (1, 0), strict=True):
+        assert set(row) == {
+            "placement",
+            "width",
+            "tokens",
+            "seed",
+            "layers",
+            "transient",
+            "batches",
+            "batch",
+            "exponents",
+            "stderr",
+            "null_directions",
+            "kaplan_yorke",
+            "sum",
+            "finite_sum",
+            "finite_sum_stderr",
+            "rate",
+            "running",
+            "factorisations",
+        }
+        assert set(row["rate"]) == {"exponent", "low", "high", "confidence", "drift", "kind"}
+        assert set(row["running"]) == {"layers", "top", "finite_sum"}
+        assert (row["layers"], row["transient"]) == (54, 6)
+        assert (row["batches"], row["batch"], row["tokens"]) == (6, 9, 1)
+        assert len(row["exponents"]) == 5
+        assert row["null_directions"] == nulls == row["exponents"].count(None)
+        assert (row["sum"] is None) == bool(nulls)
+        finite = row["exponents"][: 5 - nulls]
+        assert finite == sorted(finite, reverse=True)
+        assert row["finite_sum"] == pytest.approx(sum(finite))
+
+
+def test_text_says_what_the_json_says(capsys):
+    (row,) = rows_of(capsys, "post", *SMALL)
+    code, out, err = run(capsys, "post", *SMALL)
+    assert (code, err) == (0, "")
+    assert f"1  {row['exponents'][0]:.5g}" in out
+    assert re.search(r"^5  -inf +exact$", out, re.M)
+    assert f"sum of the 4 finite exponents: {row['finite_sum']:.5g} +- " in out
+    assert "post, 54 layers after a transient of 6, 6 batches of 9" in out
+    assert "Kaplan-Yorke dimension: " in out
+    assert f"95% interval [{row['rate']['low']:.4g}, {row['rate']['high']:.4g}]" in out
+    assert f"54: {row['exponents'][0]:.4g}" in out
+
+
+def test_tokens_have_a_null_direction_each(capsys):
+    code, out, _ = run(
+        capsys, "post", *SMALL, "--tokens", "3", "--sublayer", "attention", "--heads", "1"
+    )
+    assert code == 0
+    assert re.search(r"^13-15  -inf +exact$", out, re.M)
+
+
+def test_eps_zero_takes_one_more(capsys):
+    (row,) = rows_of(capsys, "post", *SMALL, "--value", "eps=0")
+    assert row["null_directions"] == 2
+
+
+def test_everything_annihilated(capsys):
+    """Two features at eps = 0: the normalised vector is (1, -1) or (-1, 1)."""
+    code, out, _ = run(capsys, "post", "--width", "2", "--layers", "20", "--value", "eps=0")
+    assert code == 0
+    assert re.search(r"^1-2  -inf +exact$", out, re.M)
+    assert "differences shrink" in out
+
+
+def test_one_layer_has_no_error_bar(capsys):
+    code, out, _ = run(capsys, "pre", "--layers", "1", "--width", "3")
+    assert code == 0
+    assert "one batch: no error bar" in out
+    assert "nan" not in out
+
+
+def test_drift_is_said(capsys):
+    code, out, _ = run(
+        capsys, "pre", "--layers", "100", "--width", "32", "--transient", "0", "--batches", "20"
+    )
+    assert code == 0
+    assert "it changes with depth" in out
+    _, out, _ = run(capsys, "post", "--layers", "400", "--width", "4")
+    assert "it changes with depth" not in out
+
+
+def test_leading_exponents_only(capsys):
+    (row,) = rows_of(capsys, "post", *SMALL, "--top", "2")
+    assert len(row["exponents"]) == 2
+    assert row["null_directions"] == 0
+    assert row["sum"] is None
+    code, out, _ = run(capsys, "post", *SMALL, "--top", "2")
+    assert code == 0
+    assert "sum" not in out
+
+
+def test_long_spectra_show_their_ends(capsys):
+    _, out, _ = run(capsys, "pre", "--width", "12", "--layers", "30")
+    assert re.search(r"^4 .*\n\.\.\.\n9 ", out, re.M)
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_figure(capsys, tmp_path, kind):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"spectrum.{kind}"
+    code, _, err = run(capsys, "post", "pre", *SMALL, "--plot", str(path))
+    assert (code, err) == (0, "")
+    assert path.stat().st_size > 1000
+
+
+def test_figure_holds_the_finite_exponents_and_counts_the_others():
+    pytest.importorskip("matplotlib")
+    row = {
+        "placement": "cost $5",
+        "exponents": [0.1, -0.2, -math.inf],
+        "stderr": [0.01, math.nan, 0.0],
+        "null_directions": 1,
+        "running": {"layers": [10, 20], "top": [0.2, 0.1], "finite_sum": [0.0, 0.0]},
+    }
+    figure = lyapunov_figure([row])
+    left, right = figure.axes
+    bars = left.containers[0]
+    assert bars.lines[0].get_xydata().tolist() == [[1, 0.1], [2, -0.2]]
+    ends = [segment[:, 1].tolist() for segment in bars.lines[2][0].get_segments()]
+    assert ends[0] == pytest.approx([0.08, 0.12])  # two standard errors
+    assert "1 at" in left.get_legend().get_texts()[0].get_text()
+    assert right.get_lines()[0].get_xydata().tolist() == [[10, 0.2], [20, 0.1]]
+    figure.savefig("/dev/null", format="png")
+
+
+def test_empty_figure_is_refused():
+    with pytest.raises(ShapeError, match="rows: expected at least one stack"):
+        lyapunov_figure([])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("post", "--layers", "0"), "layers: expected at least 1, got 0"),
+        (("post", "--layers", "many"), "'many' is not a valid integer"),
+        (("post", "--layers", "1e5"), "'1e5' is not a valid integer"),
+        (("post", "--layers", "10", "--transient", "10"), "transient: expected 0 to 9"),
+        (("post", "--layers", "10", "--transient", "-1"), "transient: expected 0 to 9"),
+        (("post", "--layers", "10", "--batches", "0"), "batches: expected at least 1"),
+        (("post", "--layers", "10", "--top", "0"), "count: expected an integer >= 1"),
+        (("psot", "--layers", "10"), "placement: expected one of"),
+        (("deepnorm", "--layers", "10"), "alpha"),
+        (("no-norm", "--layers", "900", "--width", "4", "--std", "100"), "got an overflow"),
+        (("post", "--layers", "10", "--plot", "figure.gif"), "--plot: expected a name that ends"),
+        ((), "Missing argument 'PLACEMENTS...'"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, arguments, message):
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert message in err
