@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-import derive
 from derive.cli.options import check_figure, parse_depths, parse_values, plot_option, stack_options
 from derive.cli.output import json_text, progress, table_text
 
@@ -62,12 +61,10 @@ def paths(
     """Expand the Jacobian of stacks of the PLACEMENTS (or equations) over paths."""
     if plot is not None:
         check_figure(plot)
-    sizes["values"] = parse_values(values)
-    x = derive.state("x")
-    blocks = {name: derive.block(name, norm_name, sublayer, x) for name in placements}
-    jobs = [(name, depth) for name in blocks for depth in parse_depths(layers)]
+    options = {**sizes, "norm": norm_name, "sublayer": sublayer, "values": parse_values(values)}
+    jobs = [(name, depth) for name in placements for depth in parse_depths(layers)]
     rows = [
-        _row(name, depth, blocks[name], x, order, strong, strong_length, continuum, sizes)
+        _row(name, depth, order, strong, strong_length, continuum, options)
         for name, depth in progress(jobs, "paths")
     ]
     if plot is not None:
@@ -91,26 +88,22 @@ def paths(
 def _row(
     name: str,
     depth: int,
-    block: Any,
-    x: Any,
     order: int,
     strong: int,
     strong_length: int,
     continuum: bool,
-    sizes: dict[str, Any],
+    options: dict[str, Any],
 ) -> dict[str, Any]:
-    from derive.depth import Stack
+    from derive.depth import placed_stack
     from derive.depth.paths import continuum_row, expansion_row, path_expansion
     from derive.initialise import random_state
 
-    stack = Stack.initialised(block, x, depth, **sizes)
-    start = random_state(sizes["width"], sizes["tokens"], sizes["seed"])
+    stack = placed_stack(name, depth, **options)
+    start = random_state(options["width"], options["tokens"], options["seed"])
     found = path_expansion(stack, start, order, strong=strong, strong_length=strong_length)
     row = {
         "placement": name,
-        "width": sizes["width"],
-        "tokens": sizes["tokens"],
-        "seed": sizes["seed"],
+        **{key: options[key] for key in ("width", "tokens", "seed")},
         **expansion_row(found),
     }
     return {**row, "continuum": continuum_row(stack, start)} if continuum else row

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-import derive
 from derive.cli.options import check_figure, parse_depths, parse_values, plot_option, stack_options
 from derive.cli.output import json_text, progress, table_text
 from derive.errors import DomainError
@@ -59,16 +58,14 @@ def precision(
         if certified:
             raise DomainError("--plot: expected a simulation to draw, got --certified")
         check_figure(plot)
-    sizes["values"] = parse_values(values)
-    x = derive.state("x")
-    blocks = {name: derive.block(name, norm_name, sublayer, x) for name in placements}
-    jobs = [(name, depth) for name in blocks for depth in parse_depths(layers)]
+    options = {**sizes, "norm": norm_name, "sublayer": sublayer, "values": parse_values(values)}
+    jobs = [(name, depth) for name in placements for depth in parse_depths(layers)]
     title = (
         f"width {sizes['width']}, tokens {sizes['tokens']}, norm {norm_name}, sublayer {sublayer}, "
         f"seed {sizes['seed']}"
     )
     if certified:
-        _certify(blocks, x, jobs, bits, sizes, title, as_json)
+        _certify(jobs, bits, options, title, as_json)
         return
     from derive.depth.precision import precision_rows
     from derive.depth.rounded import Precision
@@ -76,7 +73,7 @@ def precision(
     formats = Precision.of(dtype, statistics, residual)
     rows: list[dict[str, Any]] = []
     for name, depth in progress(jobs, "precision"):
-        rows += precision_rows(blocks[name], x, [depth], formats, placement=name, **sizes)
+        rows += precision_rows(name, [depth], formats, **options)
     if plot is not None:
         from derive.render import plots
         from derive.render.precision_figure import precision_figure
@@ -122,24 +119,22 @@ def precision(
 
 
 def _certify(
-    blocks: dict[str, Any],
-    x: Any,
     jobs: list[tuple[str, int]],
     bits: int,
-    sizes: dict[str, Any],
+    options: dict[str, Any],
     title: str,
     as_json: bool,
 ) -> None:
-    from derive.depth import Stack
+    from derive.depth import placed_stack
     from derive.depth.certified import certified_row, certify
     from derive.initialise import random_state
 
     rows = []
     for name, depth in progress(jobs, "certify"):
-        stack = Stack.initialised(blocks[name], x, depth, **sizes)
-        start = random_state(sizes["width"], sizes["tokens"], sizes["seed"])
+        stack = placed_stack(name, depth, **options)
+        start = random_state(options["width"], options["tokens"], options["seed"])
         found = certify(stack, start, bits=bits)
-        keys = {key: sizes[key] for key in ("width", "tokens", "seed")}
+        keys = {key: options[key] for key in ("width", "tokens", "seed")}
         rows.append({"placement": name, **keys, **certified_row(found)})
     if as_json:
         click.echo(json_text(rows))

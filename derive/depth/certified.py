@@ -19,6 +19,7 @@ from derive.calculus.instantiate import Instantiation, token_blocks
 from derive.calculus.maps import Map
 from derive.calculus.pointwise import Activation, normal_cdf, sigmoid
 from derive.depth.stack import Stack
+from derive.depth.streams import StreamStack
 from derive.errors import DomainError, UnknownNodeError, WeightError
 from derive.linalg.certified import (
     Interval,
@@ -267,6 +268,10 @@ def certify(stack: Stack, x: Any, *, bits: int = 128, max_bits: int = 2048) -> C
     """
     if not 64 <= bits <= max_bits:
         raise DomainError(f"bits: expected 64 to {max_bits}, got {bits}")
+    if isinstance(stack, StreamStack):
+        raise UnknownNodeError(
+            f"stack: expected a stack of one stream, got the streams {', '.join(stack.names)}"
+        )
     start = np.atleast_2d(np.asarray(x, dtype=float))
     if start.size > LARGEST:
         raise DomainError(

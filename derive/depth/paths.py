@@ -9,6 +9,7 @@ through none is the *skip part* of the layer: I for :math:`x + F(N(x))`, and for
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -17,12 +18,14 @@ import numpy as np
 import sympy as sp
 
 from derive import linalg
+from derive.calculus.derivation import Derivation
 from derive.calculus.maps import JacobianOf
 from derive.calculus.tensor import Product, Sum, is_scalar, product, total
 from derive.depth.opaque import is_norm, opaque_block
 from derive.depth.stack import Stack
+from derive.depth.streams import StreamStack
 from derive.errors import DomainError
-from derive.linalg import Operator, ScaledMatrix
+from derive.linalg import BlockMatrix, Operator, ScaledMatrix, Zero
 from derive.linalg.continuum import magnus, refinements
 from derive.linalg.contributions import (
     Contribution,
@@ -105,7 +108,7 @@ def stack_terms(stack: Stack, x: Any) -> list[dict[Label, Operator]]:
     stack : Stack
         The stack.
     x : array (n, d)
-        Its input.
+        Its input; the stack may have several streams.
 
     Returns
     -------
@@ -117,15 +120,42 @@ def stack_terms(stack: Stack, x: Any) -> list[dict[Label, Operator]]:
     ShapeError, WeightError, DomainError, UnknownNodeError
         As for `derive.lower.lower`.
     """
-    found = []
-    for place, state in enumerate(stack.states(x)[:-1]):
-        derived, weights = stack.derivations[place], stack.weights[place]
-        opaque = opaque_block(derived.block, derived.state)
-        env = Environment(weights, state, {**opaque.maps(weights), **(stack.maps or {})})
-        env.prepare(opaque.jacobian)
-        lowering = Lowering(env)
-        found.append({b: lowering(part) for b, part in layer_terms(opaque.jacobian).items()})
-    return found
+    states = stack.states(x)[:-1]
+    if isinstance(stack, StreamStack):
+        return [
+            _stream_terms(stack, stack._named(weights, state), state[0])
+            for weights, state in zip(stack.weights, states, strict=True)
+        ]
+    return [
+        _lowered_terms(stack, found, weights, state)
+        for found, weights, state in zip(stack.derivations, stack.weights, states, strict=True)
+    ]
+
+
+def _lowered_terms(
+    stack: Stack, found: Derivation, weights: Mapping[str, Any], state: np.ndarray
+) -> dict[Label, Operator]:
+    opaque = opaque_block(found.block, found.state)
+    env = Environment(weights, state, {**opaque.maps(weights), **(stack.maps or {})})
+    env.prepare(opaque.jacobian)
+    lowering = Lowering(env)
+    return {b: lowering(part) for b, part in layer_terms(opaque.jacobian).items()}
+
+
+def _stream_terms(
+    stack: StreamStack, weights: Mapping[str, Any], state: np.ndarray
+) -> dict[Label, Operator]:
+    """Return the terms of a layer with several streams, each a block matrix."""
+    blocks = {
+        pair: _lowered_terms(stack, found, weights, state) for pair, found in stack.blocks.items()
+    }
+    nothing = Zero(len(state), state.shape[1], state.shape[1])
+    return {
+        label: BlockMatrix(
+            [[blocks[a, b].get(label, nothing) for b in stack.names] for a in stack.names]
+        )
+        for label in dict.fromkeys(label for terms in blocks.values() for label in terms)
+    }
 
 
 @dataclass(frozen=True)
@@ -228,7 +258,7 @@ def path_expansion(
     """
     if order is not None and order < 0:
         raise DomainError(f"order: expected an integer >= 0, got {order}")
-    size = int(np.size(x))
+    size = int(stack.states(x)[0].size)
     layers = _formed(stack_terms(stack, x), size)
     longest = sum(max(map(len, layer)) for layer in layers)
     kept = longest if order is None else min(order, longest)
@@ -371,7 +401,7 @@ def continuum_row(stack: Stack, x: Any, order: int = 4) -> dict[str, Any]:
         As for `derive.lower.lower`.
     """
     branches = [linalg.materialise(a) for a in stack.branches(x)]
-    size = int(np.size(x))
+    size = int(stack.states(x)[0].size)
     series = magnus(branches, order, size=size)
     return {
         "refinements": [asdict(r) for r in refinements(branches, size=size)],

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import sympy as sp
 
 from derive.depth.opaque import opaque_block
+from derive.depth.placed import placed_stack
 from derive.depth.rounded import Precision, RoundedLayer, round_weights
 from derive.depth.stack import Stack
-from derive.errors import DomainError, ShapeError
+from derive.depth.streams import StreamStack
+from derive.errors import DomainError, ShapeError, UnknownNodeError
 from derive.linalg.rounded import number_format
 from derive.linalg.scaled import LOG_2, log_norm_of, split_exponent
 
@@ -84,6 +85,10 @@ def simulate(stack: Stack, x: Any, cotangent: Any, precision: Precision) -> Simu
     WeightError, UnknownNodeError
         As for `derive.lower.evaluate`.
     """
+    if isinstance(stack, StreamStack):
+        raise UnknownNodeError(
+            f"stack: expected a stack of one stream, got the streams {', '.join(stack.names)}"
+        )
     residual = number_format(precision.residual)
     start = residual(np.atleast_2d(np.asarray(x, dtype=float)))
     gradient = residual(np.asarray(cotangent, dtype=float).reshape(-1))
@@ -156,31 +161,31 @@ def _backward(
 
 
 def precision_rows(
-    block: sp.Basic,
-    state: Any,
+    placement: str,
     depths: Iterable[int],
     precision: Precision,
     *,
-    placement: str,
     width: int,
     tokens: int = 1,
     seed: int = 0,
-    **sizes: Any,
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """Return one row per depth: what narrow formats do to states and gradients.
 
     Parameters
     ----------
-    block, state
-        The block and its variable.
+    placement : str
+        A placement with one stream, a mix, or an equation.
     depths : iterable of int
         Numbers of layers.
     precision : Precision
         The formats.
-    placement : str
-        Name of the row.
-    width, tokens, seed, **sizes
-        As for `derive.depth.depth_rows`.
+    width, tokens : int
+        Features and tokens of the random input.
+    seed : int
+        Seed of weights, input and cotangent.
+    **options
+        Further arguments of `derive.depth.placed_stack`: norm, sublayer, values, sizes.
 
     Returns
     -------
@@ -199,9 +204,7 @@ def precision_rows(
     cotangent /= np.linalg.norm(cotangent)
     rows = []
     for layers in depths:
-        stack = Stack.initialised(
-            block, state, layers, seed=seed, width=width, tokens=tokens, **sizes
-        )
+        stack = placed_stack(placement, layers, width=width, tokens=tokens, seed=seed, **options)
         found = simulate(stack, x, cotangent, precision)
         rows.append(
             {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import derive
-from derive.depth import Stack
+from derive.depth import Stack, placed_stack
 from derive.depth.opaque import opaque_block
 from derive.depth.paths import (
     continuum_row,
@@ -129,6 +129,33 @@ def test_terms_are_those_of_stopped_gradients_in_torch(name):
         np.testing.assert_allclose(total, expected, rtol=0, atol=1e-12 * scale)
 
 
+@pytest.mark.parametrize("name", ["residual", "siamesenorm", "hyper-connections", "mix-ln"])
+def test_streams_and_mixes_have_paths_as_well(name):
+    """Terms are block matrices over the streams; deleting F from the equations leaves the skip."""
+    stack = placed_stack(name, 4, width=4, tokens=2, std=0.7)
+    point = start(4, 2)
+    layers = stack_terms(stack, point)
+    for terms, whole in zip(layers, stack.jacobians(point), strict=True):
+        assert set(terms) == {(), ("F",)}
+        expected = materialise(whole)
+        total = sum(materialise(t) for t in terms.values())
+        np.testing.assert_allclose(total, expected, rtol=0, atol=1e-13 * np.abs(expected).max())
+        assert np.abs(materialise(terms[()]) - expected).max() > 1e-3
+    found = path_expansion(stack, point)
+    assert math.fsum(found.overlaps) == pytest.approx(1.0, abs=1e-11)
+    product = stack.end_to_end(point).value()
+    total = sum(s.value() for s in found.sums)
+    np.testing.assert_allclose(total, product, atol=1e-12 * np.abs(product).max())
+
+
+def test_the_skip_part_of_hyper_connections_is_the_matrix_of_the_streams():
+    values = dict(zip(("a11", "a12", "a21", "a22"), (0.9, 0.2, -0.1, 1.1), strict=True))
+    stack = placed_stack("hyper-connections", 3, width=4, values=values)
+    matrix = np.array([[0.9, 0.2], [-0.1, 1.1]])
+    for terms in stack_terms(stack, start(4, 1)):
+        np.testing.assert_allclose(materialise(terms[()]), np.kron(matrix, np.eye(4)), atol=1e-15)
+
+
 def test_the_skip_part_of_post_norm_is_the_jacobian_of_the_norm():
     J = opaque_block(derive.block("post", "layernorm", "ffn"), x).jacobian
     terms = layer_terms(J)
@@ -226,7 +253,10 @@ def test_no_layers_and_zero_branches(name):
     assert still.effective.energy == 0.0
 
 
-@pytest.mark.parametrize(("name", "layers"), [("pre", 200), ("post", 1000)])
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [("pre", 200), ("post", 200), pytest.param("post", 1000, marks=pytest.mark.slow)],
+)
 def test_deep_stacks_stay_finite(name, layers):
     stack = Stack.initialised(derive.block(name, "layernorm", "ffn"), x, layers, width=4)
     found = path_expansion(stack, start(4, 1), 2, strong_length=1)

@@ -9,7 +9,7 @@ import sympy as sp
 
 import derive
 from derive.calculus.explicit import explicit
-from derive.depth import Stack
+from derive.depth import Stack, placed_stack
 from derive.depth.opaque import opaque_block
 from derive.depth.precision import precision_rows, simulate
 from derive.depth.rounded import Precision, RoundedLayer, round_weights
@@ -146,10 +146,7 @@ def test_one_layer_has_mostly_the_very_numbers_of_torch(name, dtype):
 def test_errors_grow_over_depth_and_post_norm_grows_faster():
     rows = {}
     for name in ("pre", "post"):
-        block = derive.block(name, "layernorm", "ffn", x)
-        (rows[name],) = precision_rows(
-            block, x, [48], Precision.of("bfloat16"), placement=name, width=32, tokens=2
-        )
+        (rows[name],) = precision_rows(name, [48], Precision.of("bfloat16"), width=32, tokens=2)
     for row in rows.values():
         assert row["forward_errors"][48] > 3 * row["forward_errors"][1]
         # roundings of random sign: a random walk, not a drift
@@ -226,6 +223,9 @@ def test_mistakes_are_named():
         simulate(stack, start, cotangent[:2], Precision())
     with pytest.raises(DomainError, match="state: expected numbers within float16"):
         simulate(stack, 1e6 * start, cotangent, Precision.of("float16"))
+    two = placed_stack("residual", 1, width=WIDTH)
+    with pytest.raises(UnknownNodeError, match=r"expected a stack of one stream, got .* x, r"):
+        simulate(two, start, cotangent, Precision())
     big = stack_of("pre", 1, std=1e6)
     with pytest.raises(DomainError, match=r"weight W_1: expected entries up to 6\.55e\+04"):
         simulate(big, start, cotangent, Precision.of("float16"))
@@ -402,6 +402,8 @@ def test_certification_refuses_what_it_cannot_do():
 
     with pytest.raises(DomainError, match="x: expected at most 96 entries"):
         certify(stack_of("pre", 1, width=64, tokens=2), inputs(64, 2)[0])
+    with pytest.raises(UnknownNodeError, match=r"expected a stack of one stream, got .* x, r"):
+        certify(placed_stack("residual", 1, width=4), inputs(4, 1)[0])
     with pytest.raises(DomainError, match="bits: expected 64 to 2048, got 3"):
         certify(stack_of("pre", 1, width=4), inputs(4, 1)[0], bits=3)
     maps = {"F": AbstractMap(lambda z: z, lambda z: np.tile(np.eye(2), (len(z), 1, 1)))}
