@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import sympy as sp
+
 from derive.blocks.catalogue import (
     CORRECTIONS,
     DEEPNORM,
@@ -27,10 +29,11 @@ from derive.blocks.placements import (
     StreamPlacement,
 )
 from derive.calculus.derivation import Derivation
-from derive.calculus.printing import text
+from derive.calculus.printing import latex, text
 from derive.render.latex import derivation_latex, document_tex, escaped
 from derive.render.paths import BlockName, mixing_blocks, paths
 from derive.render.streams import streams_latex
+from derive.symbols import latex_name
 
 __all__ = ["catalogue_markdown", "catalogue_tex"]
 
@@ -261,13 +264,12 @@ def catalogue_tex() -> str:
 def _placement_section(name: str) -> tuple[str, str]:
     entry = PLACEMENTS[name]
     shown = derivation_latex(placement_derivation(name), steps=False)
-    return f"Placement: {name}", shown + _paragraphs(_facts_of(entry))
+    return f"Placement: {name}", shown + _paragraphs(_facts_of(entry), entry.scalars)
 
 
 def _facts_of(entry: Placement | StreamPlacement) -> dict[str, str]:
     return {
         "Residual path": entry.residual,
-        "At the start of training": ", ".join(f"{k} = {text(v)}" for k, v in entry.scalars.items()),
         "Source": entry.source,
         "Used by": entry.used_by,
     }
@@ -275,7 +277,7 @@ def _facts_of(entry: Placement | StreamPlacement) -> dict[str, str]:
 
 def _stream_section(name: str) -> tuple[str, str]:
     entry = STREAMS[name]
-    shown = streams_latex(stream_derivations(name)) + _paragraphs(_facts_of(entry))
+    shown = streams_latex(stream_derivations(name)) + _paragraphs(_facts_of(entry), entry.scalars)
     return f"Placement with streams: {name}", shown
 
 
@@ -298,8 +300,11 @@ def _sublayer_section(row: Mapping[str, Any]) -> tuple[str, str]:
     return f"Sublayer: {row['name']}", shown + _paragraphs(facts)
 
 
-def _paragraphs(facts: Mapping[str, str]) -> str:
+def _paragraphs(facts: Mapping[str, str], scalars: Mapping[str, sp.Expr] | None = None) -> str:
     lines = [rf"\noindent\textit{{{name}.}} {_prose(v)}.\par" for name, v in facts.items() if v]
+    start = [rf"${latex_name(name)} = {latex(value)}$" for name, value in (scalars or {}).items()]
+    if start:
+        lines.append(rf"\noindent\textit{{At the start of training.}} {', '.join(start)}.\par")
     return "\n\\smallskip\n" + "\n".join(lines) + _ROOM
 
 
