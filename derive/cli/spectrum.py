@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-import derive
 from derive.cli.options import check_figure, parse_depths, parse_values, plot_option, stack_options
 from derive.cli.output import json_text, progress, table_text
 from derive.errors import DomainError
@@ -78,6 +77,7 @@ def spectrum(
     **sizes: Any,
 ) -> None:
     """Take the singular spectra over depth of stacks of the PLACEMENTS (or equations)."""
+    from derive.depth import placed_stack
     from derive.depth.spectrum import listed_depths, spectrum_row
 
     whole = not (top or bottom)
@@ -87,11 +87,11 @@ def spectrum(
         check_figure(plot)
     if token_plot is not None:
         check_figure(token_plot, "--tokens-map")
-    sizes["values"] = parse_values(values)
+    options = {**sizes, "norm": norm_name, "sublayer": sublayer, "values": parse_values(values)}
     jobs = [(name, depth) for name in placements for depth in parse_depths(layers)]
     rows = []
     for name, depth in progress(jobs, "spectrum"):
-        stack = _stack(name, depth, norm_name, sublayer, sizes)
+        stack = placed_stack(name, depth, **options)
         x, cotangent = _input(stack, sizes)
         row = spectrum_row(
             stack,
@@ -121,16 +121,6 @@ def spectrum(
         f"sublayer {sublayer}, seed {sizes['seed']}; 2-norms, natural logs"
         + ("; cotangent of norm 1" if weights else "")
     )
-
-
-def _stack(
-    placement: str, layers: int, norm_name: str, sublayer: str, sizes: Mapping[str, Any]
-) -> Stack:
-    from derive.depth import Stack
-
-    x = derive.state("x")
-    block = derive.block(placement, norm_name, sublayer, x)
-    return Stack.initialised(block, x, layers, **sizes)
 
 
 def _input(stack: Stack, sizes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -56,6 +56,8 @@ def spectra(
 def token_log_norms(stack: Stack, x: Any) -> np.ndarray:
     r"""Return :math:`\log\lVert\partial x_L[i]/\partial x_0[j]\rVert_F`, an array ``(n, n)``.
 
+    A stack of S streams gives an array ``(S n, S n)``, the tokens of one stream after the other.
+
     Parameters
     ----------
     stack : Stack
@@ -68,7 +70,8 @@ def token_log_norms(stack: Stack, x: Any) -> np.ndarray:
     ShapeError
         If the stack has no layer.
     """
-    return token_pair_log_norms(stack.jacobians(x), len(stack.states(x)[0]))
+    start = stack.states(x)[0]
+    return token_pair_log_norms(stack.jacobians(x), start.size // start.shape[-1])
 
 
 def listed_depths(layers: int, count: int = 9) -> list[int]:

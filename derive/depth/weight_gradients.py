@@ -28,7 +28,8 @@ from derive.calculus.weight_gradient import (
     weight_name,
 )
 from derive.depth.stack import Stack
-from derive.errors import DomainError, ShapeError
+from derive.depth.streams import StreamStack
+from derive.errors import DomainError, ShapeError, UnknownNameError
 from derive.initialise import _scalars, parameters
 from derive.linalg.arrays import as_array
 from derive.linalg.scaled import LOG_2, log_norm_of, split_exponent
@@ -119,11 +120,11 @@ def weight_gradients(
     Parameters
     ----------
     stack : Stack
-        The stack; a weight that several layers share counts in each of them.
+        The stack, also of several streams; a weight that several layers share counts in each.
     x : array (n, d)
         Input.
     cotangent : array (n, d)
-        Gradient :math:`\partial\mathcal L/\partial x_L` at the output.
+        Gradient :math:`\partial\mathcal L/\partial x_L` at the output; ``(S, n, d)`` for S streams.
     names : iterable of str, optional
         The weights; all that are trained unless said, see `trainable`.
 
@@ -171,22 +172,59 @@ def _reverse_sweep(
 ) -> Iterator[LayerGradients]:
     """Yield the gradients of the layers, the last layer first."""
     states = stack.states(x)
-    gradient = np.atleast_2d(as_array("cotangent", cotangent, (1, 2)))
+    gradient = np.atleast_2d(as_array("cotangent", cotangent, (1, 2, 3)))
     if gradient.shape != states[-1].shape:
         raise ShapeError(
             f"cotangent: expected the shape {states[-1].shape} of the output, got {gradient.shape}"
         )
     wanted = None if names is None else tuple(names)
     gradient, exponent = split_exponent(gradient)
+    streams = stack.jacobians(x) if isinstance(stack, StreamStack) else []
     for layer in range(stack.layers - 1, -1, -1):
-        found, weights = stack.derivations[layer], stack.weights[layer]
-        chosen = trainable(found.block, weights) if wanted is None else wanted
-        arrays, gradient = block_weight_gradients(
-            found, weights, states[layer], gradient, chosen, stack.maps
-        )
+        weights, state = stack.weights[layer], states[layer]
+        if isinstance(stack, StreamStack):
+            arrays = _stream_gradients(stack, weights, state, gradient, wanted)
+            back = streams[layer].rmatvec(gradient.ravel()).reshape(gradient.shape)
+        else:
+            found = stack.derivations[layer]
+            chosen = trainable(found.block, weights) if wanted is None else wanted
+            arrays, back = block_weight_gradients(
+                found, weights, state, gradient, chosen, stack.maps
+            )
         yield LayerGradients(arrays, exponent)
+        gradient = back
         gradient, shift = split_exponent(gradient)
         exponent += shift
+
+
+def _stream_gradients(
+    stack: StreamStack,
+    weights: Mapping[str, Any],
+    state: np.ndarray,
+    gradient: np.ndarray,
+    wanted: tuple[str, ...] | None,
+) -> dict[str, np.ndarray]:
+    """Return the gradients of one layer of streams: a weight counts in every stream's output."""
+    arrays: dict[str, np.ndarray] = {}
+    held = {out: trainable(stack.blocks[out, out].block, weights) for out in stack.names}
+    unknown = set(wanted or ()) - {name for names in held.values() for name in names}
+    if unknown:
+        raise UnknownNameError(
+            f"weights: expected weights of the streams, got {', '.join(sorted(unknown))}"
+        )
+    for place, out in enumerate(stack.names):
+        chosen = held[out] if wanted is None else [k for k in held[out] if k in wanted]
+        found, _ = block_weight_gradients(
+            stack.blocks[out, out],
+            stack._named(weights, state),
+            state[0],
+            gradient[place],
+            chosen,
+            stack.maps,
+        )
+        for name, array in found.items():
+            _accumulate(arrays, name, array)
+    return arrays
 
 
 def block_weight_gradients(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import derive
-from derive.depth import Stack
+from derive.depth import Stack, placed_stack
 from derive.depth.spectrum import listed_depths, spectra, spectrum_row, token_log_norms
 from derive.errors import DomainError, ShapeError
 from derive.linalg import materialise, product_spectra
@@ -183,6 +183,15 @@ def test_the_map_of_tokens_is_that_of_the_dense_product(sublayer):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
     hidden = ~np.tri(3, dtype=bool)
     assert np.isneginf(found[hidden]).all() == (sublayer != "attention")
+
+
+def test_the_map_of_streams_is_that_of_the_dense_product():
+    stack = placed_stack("residual", 3, width=6, tokens=2, seed=1)
+    state = np.random.default_rng(0).normal(size=(2, 6))
+    blocks = stack.end_to_end(state).value().reshape(4, 6, 4, 6)  # two streams of two tokens
+    with np.errstate(divide="ignore"):
+        expected = np.log(np.linalg.norm(blocks, axis=(1, 3)))
+    np.testing.assert_allclose(token_log_norms(stack, state), expected, rtol=0, atol=1e-12)
 
 
 # -- the row that the command prints

@@ -6,7 +6,7 @@ import pytest
 import derive
 from derive.blocks.moe import MoE
 from derive.calculus.weight_gradient import weight_differential
-from derive.depth import Stack
+from derive.depth import Stack, StreamStack, placed_stack
 from derive.depth.weight_gradients import (
     LayerGradients,
     block_weight_gradients,
@@ -245,6 +245,31 @@ def test_the_cotangent_inside_is_that_of_the_jacobians(state):
         )
         norm = stack.gradient_log_norms(state, g)[place]
         assert np.log(np.linalg.norm(back)) == pytest.approx(norm, abs=1e-11)
+
+
+@pytest.mark.parametrize("placement", ["residual", "siamesenorm", "hyper-connections"])
+def test_streams_against_directional_derivatives(placement):
+    """A weight that two streams share counts in both."""
+    stack = placed_stack(placement, 2, width=6, tokens=2, heads=2, seed=1)
+    rng = np.random.default_rng(0)
+    start = rng.normal(size=(2, 6))
+    g = rng.normal(size=stack.states(start)[-1].shape)
+
+    def value(layer, name, change):
+        weights = [dict(w) for w in stack.weights]
+        weights[layer][name] = weights[layer][name] + change
+        return np.vdot(g, StreamStack(stack.blocks, weights).states(start)[-1])
+
+    h = 1e-5  # truncation h^2 and rounding eps/h are both near 1e-10
+    for layer, found in enumerate(weight_gradients(stack, start, g)):
+        for name, gradient in found.value().items():
+            step = rng.normal(size=gradient.shape)
+            difference = value(layer, name, h * step) - value(layer, name, -h * step)
+            assert np.sum(gradient * step) == pytest.approx(
+                difference / (2 * h), rel=1e-6, abs=1e-7
+            )
+    with pytest.raises(UnknownNameError, match="weights: expected weights of the streams, got W_9"):
+        weight_gradients(stack, start, g, ["W_9"])
 
 
 @pytest.mark.parametrize("alpha", [0.4, 2.3], ids=["underflow", "overflow"])
