@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import derive
+from derive.blocks.placements import MIXES, STREAMS
 from derive.depth import Stack, placed_stack
 from derive.depth.spectrum import listed_depths, spectra, spectrum_row, token_log_norms
 from derive.errors import DomainError, ShapeError
@@ -80,6 +81,14 @@ def test_a_thousand_layers_of_every_placement_to_sixty_digits(placement):
     std = 0.05 if placement in ("no-norm", "pre-mlp") else 0.3
     stack, state = build(placement, "layernorm", "ffn", 1000, width=4, tokens=tokens, std=std)
     require_sixty_digits(stack, state, "input")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", [*STREAMS, *MIXES])
+def test_a_thousand_layers_of_streams_and_mixtures_to_sixty_digits(placement):
+    values = {"a": 0.1, "b1": 0.5, "b2": 0.5, "c1": 0.5, "c2": 0.5} if placement == "mhc" else {}
+    stack = placed_stack(placement, 1000, width=4, hidden=4, std=0.3, seed=0, values=values)
+    require_sixty_digits(stack, np.random.default_rng(0).normal(size=(1, 4)), "input")
 
 
 # -- laws that hold whatever the weights
