@@ -186,6 +186,51 @@ def test_show_latex_is_a_fragment_and_tex_a_document(derive):
     assert document.rstrip().endswith("\\end{document}")
 
 
+def test_show_streams_is_a_block_matrix(derive):
+    status, out, _ = derive("show", "residual")
+    assert status == 0
+    assert "dr'/dr = I" in out
+    assert "dx'/dr = 0" in out
+    assert "  s    = sqrt(var + eps)" in out
+    found = strict_json(derive("show", "residual", "--format", "json", "--certify")[1])
+    assert [e["stream"] for e in found["equations"]] == ["x", "r"]
+    pairs = [(b["of"], b["by"]) for b in found["blocks"]]
+    assert pairs == [("x'", "x"), ("x'", "r"), ("r'", "x"), ("r'", "r")]
+    assert found["blocks"][2]["jacobian"]["text"] == "DF(x)"
+    assert all(c["holds"] for c in found["certificates"])
+    assert derive("show", "residual", "--steps")[1].count("-- d") == 4
+    assert derive("show", "residual", "--format", "latex")[1].startswith("\\begin{align*}")
+    assert derive("show", "residual", "--format", "tex")[1].startswith("\\documentclass")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["show", "mix-ln"], "mix-ln is a stack that changes its placement with depth"),
+        (["show", "residual", "--layer"], "--layer: expected a placement with one stream"),
+        (["depth", "mhc", "--layers", "1"], "no value for the scalar a"),
+        (
+            ["depth", "psot", "--layers", "0"],
+            "residual, siamesenorm, hyper-connections, mhc, mix-ln",
+        ),
+        (["depth", "pre", "--hidden", "0"], "--hidden"),
+    ],
+)
+def test_what_streams_and_mixtures_cannot_do(derive, command, message):
+    status, out, err = derive(*command)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+@pytest.mark.parametrize("name", ["mix-ln", "residual", "hyper-connections", "deepnorm"])
+def test_depth_of_every_kind_of_placement(derive, name):
+    (row,) = strict_json(derive("depth", name, "--layers", "4", *SMALL, "--json")[1])
+    assert row["placement"] == name
+    assert len(row["log_grad_norms"]) == 5
+    assert row["log_norm"] is not None
+
+
 def test_show_certify(derive):
     status, out, _ = derive("show", "pre", "--certify")
     assert status == 0
@@ -339,10 +384,37 @@ def test_check_all(derive):
     rows = strict_json(out)
     assert status == 0
     assert [r["system"] for r in rows][: len(SYSTEMS)] == SYSTEMS
-    for row in rows:
+    checked = [r for r in rows if r["ok"] is not None]
+    assert len(checked) >= 74
+    for row in checked:
         assert set(row) >= CHECK_KEYS
         assert row["ok"] is True
-        assert row["max_rel_error"] <= row["tolerance"]
+        assert row["max_rel_error"] <= row["tolerance"] <= 1e-12
+    rest = [r for r in rows if r["ok"] is None]
+    assert {r["system"] for r in rest} == {"deepseek-v4"}
+    for row in rest:
+        assert set(row) == set(checked[0])
+        assert row["note"]
+        assert row["max_rel_error"] is None
+
+
+@pytest.mark.torch
+@pytest.mark.transformers
+def test_a_package_that_is_not_installed_is_a_row_or_an_error(derive, monkeypatch):
+    from derive import backends
+    from derive.backends import zoo
+
+    monkeypatch.setattr(backends, "SYSTEMS", ("torch-post",))
+    monkeypatch.setattr(zoo, "ZOO", {"timm-block": zoo.ZOO["timm-block"]})
+    for name in [m for m in sys.modules if m.partition(".")[0] == "timm"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if "site-packages" not in p])
+    status, out, _ = derive("check", "all")
+    assert status == 0
+    assert "not checked: timm-block: timm is needed here" in out
+    status, out, err = derive("check", "timm-block")
+    assert (status, out) == (2, "")
+    assert "pip install --no-deps timm torchscale" in err
 
 
 @pytest.mark.torch

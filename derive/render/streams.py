@@ -63,7 +63,7 @@ def streams_latex(blocks: Blocks) -> str:
 
 
 def streams_json(blocks: Blocks) -> dict[str, Any]:
-    """Return ``{"equations", "blocks"}``: each block as `derivation_json`, by output and input.
+    """Return ``{"equations", "blocks"}``: each block as `derivation_json`, with ``of`` and ``by``.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def streams_json(blocks: Blocks) -> dict[str, Any]:
         "equations": [
             {"stream": a, "text": text(e), "latex": latex(e)} for a, e in _equations(blocks).items()
         ],
-        "blocks": [{"output": a, "input": b, **derivation_json(D)} for (a, b), D in blocks.items()],
+        "blocks": [{"of": f"{a}'", "by": b, **derivation_json(D)} for (a, b), D in blocks.items()],
     }
 
 
