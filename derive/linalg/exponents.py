@@ -8,8 +8,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import kendalltau
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from derive.errors import DomainError, ShapeError
 from derive.linalg.arrays import Array
@@ -92,7 +91,7 @@ class LyapunovSpectrum:
         if not (isinstance(confidence, int | float) and 0 < confidence < 1):
             raise DomainError(f"confidence: expected a number between 0 and 1, got {confidence!r}")
         batches = len(self.batch_means)
-        return float(student.ppf((1 + confidence) / 2, batches - 1)) if batches > 1 else math.nan
+        return float(stdtrit(batches - 1, (1 + confidence) / 2)) if batches > 1 else math.nan
 
     @property
     def sum(self) -> float:
@@ -136,6 +135,8 @@ class LyapunovSpectrum:
         Source: Mann, Nonparametric tests against trend, Econometrica 13 (1945); Kendall, Rank
         Correlation Methods, 4th ed. (1975), section 3.5.
         """
+        from scipy.stats import kendalltau  # slow to import, and seldom needed
+
         batches = len(self.batch_means)
         if batches < 4:
             return np.full(len(self.exponents), np.nan)
