@@ -113,6 +113,13 @@ def test_drift_is_said(capsys):
     assert "it changes with depth" not in out
 
 
+def test_placements_of_every_kind(capsys):
+    """Scalars at the start of training, several streams, mixtures over depth."""
+    rows = rows_of(capsys, "deepnorm", "residual", "mix-ln", *SMALL)
+    assert [len(row["exponents"]) for row in rows] == [5, 10, 5]
+    assert [row["null_directions"] for row in rows] == [1, 1, 1]
+
+
 def test_leading_exponents_only(capsys):
     (row,) = rows_of(capsys, "post", *SMALL, "--top", "2")
     assert len(row["exponents"]) == 2
@@ -173,7 +180,8 @@ def test_empty_figure_is_refused():
         (("post", "--layers", "10", "--batches", "0"), "batches: expected at least 1"),
         (("post", "--layers", "10", "--top", "0"), "count: expected an integer >= 1"),
         (("psot", "--layers", "10"), "placement: expected one of"),
-        (("deepnorm", "--layers", "10"), "alpha"),
+        (("gamma*x + F(N(x))", "--layers", "10"), "gamma"),
+        (("alpha*x + F(N(x))", "--layers", "10"), "--value alpha=1"),
         (("no-norm", "--layers", "900", "--width", "4", "--std", "100"), "got an overflow"),
         (("post", "--layers", "10", "--plot", "figure.gif"), "--plot: expected a name that ends"),
         ((), "Missing argument 'PLACEMENTS...'"),

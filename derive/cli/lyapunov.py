@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-import derive
 from derive.cli.options import check_figure, parse_values, plot_option, stack_options
 from derive.cli.output import json_text, progress, table_text
 
@@ -48,30 +47,11 @@ def lyapunov(
     **sizes: Any,
 ) -> None:
     """Lyapunov exponents of stacks of the PLACEMENTS (or equations), at random weights."""
-    from derive.depth.asymptotics import lyapunov_row, lyapunov_spectrum
-
     if plot is not None:
         check_figure(plot)
-    x = derive.state("x")
-    blocks = {name: derive.block(name, norm_name, sublayer, x) for name in placements}
-    rows = []
-    for name, block in blocks.items():
-
-        def bar(every: range, name: str = name) -> Iterable[int]:
-            return progress(every, name)
-
-        found = lyapunov_spectrum(
-            block,
-            x,
-            layers,
-            transient=transient,
-            batches=batches,
-            count=top,
-            progress=bar,
-            **{**sizes, "values": parse_values(values)},
-        )
-        named = {key: sizes[key] for key in ("width", "tokens", "seed")}
-        rows.append(lyapunov_row(found, placement=name, **named))
+    options = {**sizes, "norm": norm_name, "sublayer": sublayer, "values": parse_values(values)}
+    options |= {"transient": transient, "batches": batches, "count": top}
+    rows = [_row(name, layers, options) for name in placements]
     if plot is not None:
         from derive.render import plots
         from derive.render.lyapunov_figure import lyapunov_figure
@@ -87,6 +67,17 @@ def lyapunov(
         f"seed {sizes['seed']}; natural logs per layer; +-: one standard error, by batch means; "
         "-inf: directions that are annihilated exactly"
     )
+
+
+def _row(name: str, layers: int, options: dict[str, Any]) -> dict[str, Any]:
+    from derive.depth.asymptotics import lyapunov_row, placed_lyapunov_spectrum
+
+    def bar(every: range) -> Iterable[int]:
+        return progress(every, name)
+
+    found = placed_lyapunov_spectrum(name, layers, progress=bar, **options)
+    named = {key: options[key] for key in ("width", "tokens", "seed")}
+    return lyapunov_row(found, placement=name, **named)
 
 
 def _print(row: dict[str, Any]) -> None:

@@ -1,6 +1,11 @@
 """Stacks over depth: products, sums, spectra of the derived Jacobians."""
 
-from derive.depth.asymptotics import ContractionRate, contraction_rate, lyapunov_spectrum
+from derive.depth.asymptotics import (
+    ContractionRate,
+    contraction_rate,
+    lyapunov_spectrum,
+    placed_lyapunov_spectrum,
+)
 from derive.depth.certified import Certified, certify
 from derive.depth.paths import PathExpansion, path_expansion
 from derive.depth.placed import placed_stack, starting_scalars
@@ -25,6 +30,7 @@ __all__ = [
     "depth_rows",
     "lyapunov_spectrum",
     "path_expansion",
+    "placed_lyapunov_spectrum",
     "placed_stack",
     "precision_rows",
     "simulate",

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
 from derive import linalg
+from derive.blocks.build import state as new_state
 from derive.calculus.atoms import Ones
 from derive.calculus.derivation import Derivation, derivation
 from derive.calculus.tensor import product
 from derive.depth.null_directions import WeakDirection, null_directions
+from derive.depth.placed import placed_layers
+from derive.depth.streams import StreamStack
 from derive.errors import DomainError
 from derive.initialise import initial_weights, layer_seed, random_state
 from derive.linalg import DeflatedFactor, LyapunovSpectrum, Operator
@@ -30,6 +34,7 @@ __all__ = [
     "deflated_jacobians",
     "lyapunov_row",
     "lyapunov_spectrum",
+    "placed_lyapunov_spectrum",
 ]
 
 # A direction that is contracted by less than this is followed apart from the Jacobian: rounding
@@ -38,7 +43,7 @@ _WEAK = 1e-8
 
 
 def deflated_jacobians(
-    block: sp.Basic,
+    block: sp.Basic | Iterable[sp.Basic],
     state: Any,
     weights: Iterable[Mapping[str, Any]],
     x: Any,
@@ -53,8 +58,10 @@ def deflated_jacobians(
 
     Parameters
     ----------
-    block, state
-        The block and its variable.
+    block : expression or iterable of expressions
+        The block, or one a layer.
+    state : State
+        Its variable.
     weights : iterable of mappings
         The weights of each layer, as for `derive.lower.Environment`; read once.
     x : array (n, d) or (d,)
@@ -69,8 +76,9 @@ def deflated_jacobians(
     ShapeError, WeightError, UnknownNodeError
         As for `derive.lower.lower`.
     """
-    for layer, layer_weights in enumerate(weights):
-        found = _derived(block, state, layer_weights)
+    blocks = repeat(block) if isinstance(block, sp.Basic) else block
+    for layer, (one, layer_weights) in enumerate(zip(blocks, weights, strict=False)):
+        found = _derived(one, state, layer_weights)
         try:
             factor, x = _linearised(found, layer_weights, x, maps)
         except DomainError as error:
@@ -175,6 +183,80 @@ def lyapunov_spectrum(
     WeightError
         If the block has a scalar without a value.
     """
+    weights = (
+        initial_weights(block, width=width, tokens=tokens, seed=layer_seed(seed, layer), **sizes)
+        for layer in progress(range(layers))
+    )
+    factors = deflated_jacobians(block, state, weights, random_state(width, tokens, seed))
+    return _averaged(factors, layers, transient, batches, count)
+
+
+def placed_lyapunov_spectrum(
+    placement: str,
+    layers: int,
+    *,
+    width: int,
+    tokens: int = 1,
+    seed: int = 0,
+    transient: int | None = None,
+    batches: int = 32,
+    count: int | None = None,
+    progress: Callable[[range], Iterable[int]] = iter,
+    **options: Any,
+) -> LyapunovSpectrum:
+    """Return the Lyapunov exponents of a stack of a placement of any kind, per layer.
+
+    Parameters
+    ----------
+    placement : str
+        As for `derive.depth.placed_stack`: with several streams the state is all of them, and null
+        directions are those found in the numbers.
+    layers, width, tokens, seed, transient, batches, count, progress
+        As for `lyapunov_spectrum`.
+    **options
+        Further arguments of `derive.depth.placed_stack`: norm, sublayer, values, sizes.
+
+    Raises
+    ------
+    DomainError, WeightError
+        As for `lyapunov_spectrum`.
+    UnknownNameError, ParseError
+        If the placement is neither known nor an equation.
+    """
+    found = placed_layers(
+        placement, max(layers, 0), width=width, tokens=tokens, seed=seed, **options
+    )
+    weights = (next(found.weights) for _ in progress(range(layers)))
+    start = random_state(width, tokens, seed)
+    if found.streams:
+        factors = _stream_jacobians(found.streams, weights, start)
+    else:
+        factors = deflated_jacobians(found.blocks, new_state("x"), weights, start)
+    return _averaged(factors, layers, transient, batches, count)
+
+
+def _stream_jacobians(
+    streams: Mapping[tuple[str, str], Derivation],
+    weights: Iterable[Mapping[str, Any]],
+    x: np.ndarray,
+) -> Iterator[DeflatedFactor]:
+    for layer, layer_weights in enumerate(weights):
+        one = StreamStack(streams, [layer_weights])
+        try:
+            (factor,) = one.jacobians(x)
+            x = one.states(x)[-1]
+        except DomainError as error:
+            raise DomainError(f"layer {layer}: {error}") from None
+        yield DeflatedFactor(factor)
+
+
+def _averaged(
+    factors: Iterator[DeflatedFactor],
+    layers: int,
+    transient: int | None,
+    batches: int,
+    count: int | None,
+) -> LyapunovSpectrum:
     if layers < 1:
         raise DomainError(
             f"layers: expected at least 1, got {layers}; exponents are rates per layer"
@@ -188,16 +270,8 @@ def lyapunov_spectrum(
         )
     if batches < 1:
         raise DomainError(f"batches: expected at least 1, got {batches}")
-    weights = (
-        initial_weights(block, width=width, tokens=tokens, seed=layer_seed(seed, layer), **sizes)
-        for layer in progress(range(layers))
-    )
-    return linalg.lyapunov_spectrum(
-        deflated_jacobians(block, state, weights, random_state(width, tokens, seed)),
-        transient=transient,
-        batch=max(1, (layers - transient) // batches),
-        count=count,
-    )
+    batch = max(1, (layers - transient) // batches)
+    return linalg.lyapunov_spectrum(factors, transient=transient, batch=batch, count=count)
 
 
 @dataclass(frozen=True)

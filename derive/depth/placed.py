@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
@@ -10,12 +11,13 @@ import sympy as sp
 from derive import symbols
 from derive.blocks.build import block, state, streams
 from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
+from derive.calculus.derivation import Derivation
 from derive.depth.stack import Stack
 from derive.depth.streams import StreamStack
 from derive.errors import DomainError, UnknownNameError
 from derive.initialise import initial_weights, layer_seed
 
-__all__ = ["placed_stack", "starting_scalars"]
+__all__ = ["PlacedLayers", "placed_layers", "placed_stack", "starting_scalars"]
 
 
 def starting_scalars(placement: str, number: int, blocks: int) -> dict[str, float]:
@@ -78,6 +80,63 @@ def placed_stack(
     WeightError
         If a scalar has no value.
     """
+    found = placed_layers(
+        placement,
+        layers,
+        width=width,
+        norm=norm,
+        sublayer=sublayer,
+        seed=seed,
+        values=values,
+        **sizes,
+    )
+    if found.streams:
+        return StreamStack(found.streams, tuple(found.weights))
+    return Stack(list(found.blocks), state("x"), tuple(found.weights))
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedLayers:
+    """The layers of a placement, for a stack or for a stream of layers.
+
+    Attributes
+    ----------
+    blocks : tuple of expressions
+        The block of each layer; empty where there are several streams.
+    streams : mapping
+        The block matrix of every layer as for `StreamStack`; empty where there is one stream.
+    weights : iterator of mappings
+        The weights of each layer, drawn when they are asked for.
+    """
+
+    blocks: tuple[sp.Basic, ...]
+    streams: Mapping[tuple[str, str], Derivation]
+    weights: Iterator[dict[str, Any]]
+
+
+def placed_layers(
+    placement: str,
+    layers: int,
+    *,
+    width: int,
+    norm: Any = "layernorm",
+    sublayer: Any = "ffn",
+    seed: int = 0,
+    values: Mapping[str, Any] | None = None,
+    **sizes: Any,
+) -> PlacedLayers:
+    """Return the layers of a stack one after the other: what `placed_stack` puts together.
+
+    Parameters
+    ----------
+    placement, layers, width, norm, sublayer, seed, values, **sizes
+        As for `placed_stack`.
+
+    Raises
+    ------
+    UnknownNameError, ParseError, DomainError
+        As for `placed_stack`; what is wrong with the weights shows when they are drawn.
+    """
     if layers < 0:
         raise DomainError(f"layers: expected at least 0, got {layers}")
     key = placement.lower()
@@ -96,16 +155,18 @@ def placed_stack(
             f"placement: expected one of {known} or a block such as 'x + F(N(x))', "
             f"got {placement!r}"
         ) from None
-    weights = []
-    for number, name in enumerate(names, 1):
-        own = {"l": number, "L": layers, **starting_scalars(name, number, layers), **(values or {})}
-        drawn: dict[str, Any] = {}
-        for expr in [found.block for found in many.values()] if many else [single[name]]:
-            fresh = initial_weights(
-                expr, width=width, seed=layer_seed(seed, number - 1), values=own, **sizes
-            )
-            drawn = {**fresh, **drawn}  # what two streams share is drawn once
-        weights.append(drawn)
-    if many:
-        return StreamStack(many, weights)
-    return Stack([single[name] for name in names], x, weights)
+
+    def draw() -> Iterator[dict[str, Any]]:
+        for number, name in enumerate(names, 1):
+            scalars = starting_scalars(name, number, layers)
+            own = {"l": number, "L": layers, **scalars, **(values or {})}
+            drawn: dict[str, Any] = {}
+            for expr in [found.block for found in many.values()] if many else [single[name]]:
+                fresh = initial_weights(
+                    expr, width=width, seed=layer_seed(seed, number - 1), values=own, **sizes
+                )
+                drawn = {**fresh, **drawn}  # what two streams share is drawn once
+            yield drawn
+
+    blocks = () if many else tuple(single[name] for name in names)
+    return PlacedLayers(blocks, many, draw())

@@ -14,13 +14,14 @@ from derive.calculus.atoms import Inner, Ones
 from derive.calculus.let import ScalarLet
 from derive.calculus.maps import Body, Map
 from derive.cli.output import json_text
-from derive.depth import Stack
+from derive.depth import Stack, placed_stack
 from derive.depth.asymptotics import (
     ContractionRate,
     contraction_rate,
     deflated_jacobians,
     lyapunov_row,
     lyapunov_spectrum,
+    placed_lyapunov_spectrum,
 )
 from derive.depth.null_directions import null_directions
 from derive.errors import DomainError, WeightError
@@ -311,6 +312,28 @@ def test_layers_are_those_of_a_stack_and_do_not_depend_on_their_number():
     )
     other = lyapunov_spectrum(block, x, 5, batches=5, **{**options, "seed": 8})
     assert not np.allclose(other.exponents, found.exponents, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("placement", "nulls"),
+    [("lns", 0), ("deepnorm", 2), ("mix-ln", 2), ("residual", 2), ("N(x + F(x))", 2)],
+)
+def test_any_placement_as_its_stack(placement, nulls):
+    """Scalars by depth, mixtures and several streams, against the materialised stack."""
+    options = {"width": 4, "tokens": 2, "seed": 3, "sublayer": "causal-attention", "heads": 2}
+    stack = placed_stack(placement, 8, **options)
+    jacobians = [materialise(j) for j in stack.jacobians(random_state(4, 2, 3))]
+    found = placed_lyapunov_spectrum(placement, 8, transient=0, batches=2, **options)
+    assert found.size == jacobians[0].shape[0]
+    product = np.eye(found.size)
+    for jacobian in jacobians:
+        product = jacobian @ product
+    assert found.null_directions == nulls
+    # One vector's growth is that of the product on the first column of the frame.
+    top = placed_lyapunov_spectrum(placement, 8, transient=0, count=1, **options)
+    start = np.random.default_rng(0).normal(size=(found.size, 1))
+    growth = np.linalg.norm(product @ start) / np.linalg.norm(start)
+    assert top.exponents[0] * 8 == pytest.approx(math.log(growth), abs=1e-9)
 
 
 def test_progress_sees_every_layer():
