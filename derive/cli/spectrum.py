@@ -16,7 +16,7 @@ from derive.errors import DomainError
 
 if TYPE_CHECKING:
     from derive.depth import Stack
-    from derive.linalg.growth import Side
+    from derive.linalg.singular import Side
 
 __all__ = ["spectrum"]
 

@@ -18,7 +18,7 @@ from derive.linalg import (
     product_spectra,
     top_triplets,
 )
-from derive.linalg.growth import Side
+from derive.linalg.singular import Side
 from derive.linalg.token_map import token_pair_log_norms
 
 __all__ = ["listed_depths", "spectra", "spectrum_row", "token_log_norms"]

@@ -8,7 +8,7 @@ from derive.linalg.contributions import branch_contributions
 from derive.linalg.deflation import DeflatedFactor
 from derive.linalg.exponents import LyapunovSpectrum, kaplan_yorke_dimension
 from derive.linalg.extreme import Triplets, bottom_triplets, top_triplets
-from derive.linalg.growth import Spectrum, alignments, product_spectra
+from derive.linalg.growth import product_spectra
 from derive.linalg.lyapunov import lyapunov_spectrum
 from derive.linalg.materialise import materialise, token_blocks, token_pair_blocks
 from derive.linalg.norms import spectral_norm
@@ -23,6 +23,7 @@ from derive.linalg.remainder import (
     remainder_bound,
 )
 from derive.linalg.scaled import ScaledMatrix
+from derive.linalg.singular import Spectrum, alignments
 from derive.linalg.spectrum import log_singular_values
 from derive.linalg.strong_paths import strongest_paths
 from derive.linalg.token_map import token_pair_log_norms

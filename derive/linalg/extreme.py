@@ -12,7 +12,8 @@ from scipy.linalg.lapack import dgecon, dgetrf
 
 from derive.errors import DomainError, ShapeError
 from derive.linalg.arrays import Array, as_count
-from derive.linalg.factors import Factor, apply_transposed, as_factors, width_in
+from derive.linalg.factors import Factor, as_factors, width_in
+from derive.linalg.krylov import applied, applied_transposed, block_krylov
 from derive.linalg.materialise import materialise, token_blocks
 from derive.linalg.operator import Operator
 from derive.linalg.products import FORM_LIMIT
@@ -21,7 +22,6 @@ from derive.linalg.scaled import LOG_2, split_exponent
 __all__ = ["Triplets", "bottom_triplets", "top_triplets"]
 
 _EPS = float(np.finfo(np.float64).eps)
-_EXTRA = 2  # columns of a Krylov block beyond k
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def top_triplets(
         logs, left, right = _leading(blocks, count)
         logs, method = logs + exponent * LOG_2, "formed"
     else:
-        logs, left, right = _krylov(checked, count, tol, max_steps)
+        logs, left, right = block_krylov(checked, count, tol, max_steps)
         method = "block Krylov"
     _require_above_rounding(checked, logs, "largest")
     residuals = _residuals(checked, logs, left, right, logs[0])
@@ -299,22 +299,6 @@ def _leading(blocks: Array, count: int) -> tuple[Array, Array, Array]:
     return logs, u.reshape(-1, count), v.reshape(-1, count)
 
 
-def _applied(factors: Iterable[Factor], x: Array) -> tuple[Array, int]:
-    exponent = 0
-    for factor in factors:
-        x, shift = split_exponent(factor @ x)
-        exponent += shift
-    return x, exponent
-
-
-def _applied_transposed(factors: tuple[Factor, ...], x: Array) -> tuple[Array, int]:
-    exponent = 0
-    for factor in reversed(factors):
-        x, shift = split_exponent(apply_transposed(factor, x))
-        exponent += shift
-    return x, exponent
-
-
 def _applied_inverse(factors: tuple[Factor, ...], x: Array, trans: int) -> tuple[Array, int]:
     tokens = _tokens(factors)
     blocks = x.reshape(tokens, -1, x.shape[1])
@@ -341,7 +325,7 @@ def _residuals(
     if inverted:
         images = [_applied_inverse(factors, right, 0), _applied_inverse(factors, left, 1)]
     else:
-        images = [_applied(factors, right), _applied_transposed(factors, left)]
+        images = [applied(factors, right), applied_transposed(factors, left)]
     with np.errstate(under="ignore"):
         values = np.exp(logs - log_norm)
         sides = [
@@ -369,52 +353,3 @@ def _require(name: str, residuals: Array, tol: float, what: str) -> None:
             f"{name}: expected residuals up to {tol:.1e} relative to the norm {what}, got "
             f"{worst:.1e}: the triplets are not converged"
         )
-
-
-def _krylov(
-    factors: tuple[Factor, ...], count: int, tol: float, max_steps: int
-) -> tuple[Array, Array, Array]:
-    """Return the largest triplets of the product by block Krylov iteration, never forming it."""
-    cols = factors[0].shape[1]
-    start = np.random.default_rng(0).standard_normal((cols, min(count + _EXTRA, cols)))
-    block = np.linalg.qr(start)[0]
-    basis, images, grams = block[:, :0], np.empty((factors[-1].shape[0], 0)), block[:, :0]
-    reference = 0
-    worst = math.inf
-    for step in range(max_steps):
-        image, exponent = _applied(factors, block)
-        gram, back = _applied_transposed(factors, image)
-        if not step:
-            reference = exponent  # M is divided by 2**reference, about its size
-        basis = np.hstack([basis, block])
-        images = np.hstack([images, np.ldexp(image, exponent - reference)])
-        gram = np.ldexp(gram, exponent + back - 2 * reference)
-        grams = np.hstack([grams, gram])
-        left, values, turn = np.linalg.svd(images, full_matrices=False)
-        left, values, right = left[:, :count], values[:count], turn[:count].T
-        vectors = basis @ right
-        if not values.all():
-            worst = 0.0 if not values[0] else math.inf
-        else:  # M'u - s v, with M'u from the stored M'M v
-            error = grams @ right / values - vectors * values
-            worst = float(np.linalg.norm(error, axis=0).max() / values[0])
-        block = _orthogonal(gram, basis)
-        if worst <= tol / 2 or not block.shape[1]:
-            logs = np.full(count, -np.inf)
-            np.log(values, out=logs, where=values > 0)
-            return logs + reference * LOG_2, left, vectors
-    raise DomainError(
-        f"max_steps: expected residuals up to {tol:.1e} within {max_steps} block Krylov steps, got "
-        f"{worst:.1e}; raise max_steps or tol"
-    )
-
-
-def _orthogonal(block: Array, basis: Array) -> Array:
-    """Return an orthonormal basis of what the block adds to the basis."""
-    size = np.linalg.norm(block, axis=0)
-    block = block[:, size > 0] / size[size > 0]
-    for _ in range(2):
-        block = block - basis @ (basis.T @ block)
-    frame, values, _ = np.linalg.svd(block, full_matrices=False)
-    frame = frame[:, values > _EPS * len(basis)]
-    return frame[:, : len(basis) - basis.shape[1]]

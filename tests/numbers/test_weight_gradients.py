@@ -7,10 +7,9 @@ import derive
 from derive.blocks.moe import MoE
 from derive.calculus.weight_gradient import weight_differential
 from derive.depth import Stack, StreamStack, placed_stack
+from derive.depth.block_gradients import block_weight_gradients, trainable
 from derive.depth.weight_gradients import (
     LayerGradients,
-    block_weight_gradients,
-    trainable,
     weight_gradient_log_norms,
     weight_gradients,
 )
