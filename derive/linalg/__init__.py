@@ -5,10 +5,13 @@ from derive.linalg.composition import Chain, Sum
 from derive.linalg.continuum import magnus, ordered_exponential, refinements
 from derive.linalg.contraction import Contraction
 from derive.linalg.contributions import branch_contributions
+from derive.linalg.cost import Cost, cost
 from derive.linalg.deflation import DeflatedFactor
+from derive.linalg.ensembles import token_square_norms
 from derive.linalg.exponents import LyapunovSpectrum, kaplan_yorke_dimension
 from derive.linalg.extreme import Triplets, bottom_triplets, top_triplets
 from derive.linalg.growth import product_spectra
+from derive.linalg.invariants import diagonal, frobenius_norm, log_abs_det, trace
 from derive.linalg.lyapunov import lyapunov_spectrum
 from derive.linalg.materialise import materialise, token_blocks, token_pair_blocks
 from derive.linalg.norms import spectral_norm
@@ -33,6 +36,7 @@ __all__ = [
     "BlockMatrix",
     "Chain",
     "Contraction",
+    "Cost",
     "DeflatedFactor",
     "Dense",
     "Diagonal",
@@ -49,12 +53,16 @@ __all__ = [
     "alignments",
     "bottom_triplets",
     "branch_contributions",
+    "cost",
+    "diagonal",
     "effective_lengths",
     "end_to_end",
     "first_order",
+    "frobenius_norm",
     "graded_path_sums",
     "gradient_log_norms",
     "kaplan_yorke_dimension",
+    "log_abs_det",
     "log_norm",
     "log_product_remainder_bound",
     "log_remainder_bound",
@@ -75,5 +83,7 @@ __all__ = [
     "token_blocks",
     "token_pair_blocks",
     "token_pair_log_norms",
+    "token_square_norms",
     "top_triplets",
+    "trace",
 ]

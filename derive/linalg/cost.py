@@ -26,8 +26,14 @@ from derive.linalg.contraction import Contraction, mixes
 from derive.linalg.diagonal_plus_low_rank import diagonal_plus_low_rank
 from derive.linalg.grid import GRID, absorb, is_simple, operators_of, split_simple
 from derive.linalg.operator import Operator
-from derive.linalg.tensor import work
+from derive.linalg.restriction import largest_matrix, restricted
+from derive.linalg.tensor import entries_held, work
 from derive.linalg.tokenwise import Dense, Diagonal, Identity, LowRank, Scaling, Zero
+
+# As in `grid`: entries in work at one time.
+_ENTRIES_IN_WORK = 2**17
+# Bytes of vectors and of Python's own objects.
+_SMALL = 2**17
 
 __all__ = ["Cost", "condensed", "cost", "forming_work", "peak_bytes"]
 
@@ -104,8 +110,11 @@ def cost(op: Operator) -> Cost:
 
 
 def peak_bytes(op: Operator) -> int:
-    """Return a bound on what ``materialise`` holds at one time, the matrix included."""
-    return 8 * op.shape[0] * op.shape[1]
+    """Return a bound on what ``materialise`` holds at one time, the matrix included.
+
+    The operator's own arrays are not counted: they are there before.
+    """
+    return 8 * (op.shape[0] * op.shape[1] + _entries_beside(operators_of(op))) + _SMALL
 
 
 def _si(count: int) -> str:
@@ -270,6 +279,89 @@ def _leading(op: Operator) -> int:
         parts = op.factors if isinstance(op, Chain) else op.terms
         return max(map(_leading, parts), default=1)
     return op.tokens if isinstance(op, Contraction) else 1
+
+
+# -- what is held beside the matrix
+
+
+def _entries_beside(factors: tuple[Operator, ...]) -> int:
+    """Return a bound on the entries held beside the matrix at one time."""
+    mixing = [place for place, factor in enumerate(factors) if not factor.tokenwise]
+    tokens = factors[0].tokens
+    rows, cols = factors[0].rows, factors[-1].cols
+    size = tokens * rows * tokens * cols
+    if not mixing:
+        return _blocks_beside(factors, size // 64)
+    if len(mixing) > 1:
+        inner = factors[mixing[-2] + 1 :]
+        width = max(f.rows for f in factors[: mixing[-2] + 2])
+        columns = np.broadcast_to(0.0, (tokens, width, tokens * cols))
+        applied = max(_applied_beside(f, columns) for f in factors[: mixing[-2] + 1])
+        merged = sum(_merged_entries((f,)) for f in factors if f.tokenwise)
+        formed = tokens * inner[0].rows * tokens * cols
+        return max(_entries_beside(inner) + formed, formed + 2 * columns.size + applied) + merged
+    left, middle, right = factors[: mixing[0]], factors[mixing[0]], factors[mixing[0] + 1 :]
+    before, _ = split_simple(right)
+    sides = _merged_entries(left) + _merged_entries(before)
+    if isinstance(middle, Sum):
+        left, right = _stand_in(left), (*_stand_in(before), *right[len(before) :])
+        terms = [operators_of(t) for t in middle.terms if not t.tokenwise]
+        alone = [t for t in middle.terms if t.tokenwise]
+        terms += [(Sum(*alone),)] if alone else []
+        return sides + max(_entries_beside((*left, *term, *right)) for term in terms)
+    if not isinstance(middle, Contraction):
+        return 4 * size + 4 * tokens**2 * middle.rows * middle.cols
+    if all(map(is_simple, left)) and not all(map(is_simple, right)):
+        flipped = tuple(f._transposed for f in reversed(right))
+        left, middle, right = flipped, middle._transposed, tuple(f._transposed for f in left[::-1])
+        before, _ = split_simple(right)
+    outside, inside = _blocks_like(left), _blocks_like(before)
+    row = rows * tokens * cols
+    at_once = max(1, min(_ENTRIES_IN_WORK, size // 64) // row)
+    held = 0
+    for term in middle.terms:
+        operands = [_at_one_token(*factor) for factor in absorb(outside, term, inside)]
+        if mixes(term):
+            held += 2 * (entries_held(operands, GRID) - row)
+        else:
+            held += 2 * entries_held(operands, ("i", "r", "c"))
+    return sides + at_once * held + _ENTRIES_IN_WORK
+
+
+def _at_one_token(array: Array, labels: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:
+    if "i" in labels:
+        array = array[(slice(None),) * labels.index("i") + (slice(1),)]
+    return array, labels
+
+
+def _applied_beside(factor: Operator, columns: Array) -> int:
+    if isinstance(factor, Contraction):
+        label = ("j", "c", "*")
+        width = np.broadcast_to(0.0, (factor.tokens, factor.cols, columns.shape[2]))
+        return max(
+            2 * entries_held((*t, (width, label if mixes(t) else ("i", "c", "*"))), ("i", "r", "*"))
+            for t in factor.terms
+        )
+    if isinstance(factor, Sum | Chain):
+        parts = factor.terms if isinstance(factor, Sum) else factor.factors
+        return 2 * columns.size + max((_applied_beside(f, columns) for f in parts), default=0)
+    return 2 * max(columns.size, columns.size // columns.shape[1] * factor.rows)
+
+
+def _merged_entries(factors: tuple[Operator, ...]) -> int:
+    if not factors or all(map(is_simple, factors)) or isinstance(factors[0], Dense):
+        return 0
+    rows, cols, tokens = factors[0].rows, factors[-1].cols, factors[0].tokens
+    most = tokens * rows * tokens * cols // 64
+    return max(map(_leading, factors)) * rows * cols + _blocks_beside(factors, most)
+
+
+def _blocks_beside(factors: tuple[Operator, ...], most: int) -> int:
+    op = chain_of(factors)
+    largest = largest_matrix(op)
+    known = restricted(op, slice(0, 1)) is not None
+    at_once = max(1, min(_ENTRIES_IN_WORK, most) // largest) if known else op.tokens
+    return 4 * min(at_once, op.tokens) * largest
 
 
 # -- pairs of tokens, as `grid` forms them

@@ -11,13 +11,17 @@ import numpy as np
 
 from derive.errors import DomainError, ShapeError, UnknownNodeError
 from derive.linalg.arrays import Array
-from derive.linalg.blocks import shared_blocks
+from derive.linalg.cost import peak_bytes
 from derive.linalg.grid import token_grid
 from derive.linalg.operator import Operator
+from derive.linalg.restriction import blocks_in_parts
 
-__all__ = ["DEFAULT_MAX_BYTES", "materialise", "token_blocks", "token_pair_blocks"]
+__all__ = ["DEFAULT_MAX_BYTES", "materialise", "require_room", "token_blocks", "token_pair_blocks"]
 
 DEFAULT_MAX_BYTES = 4 * 2**30
+# Entries of the blocks that are formed at one time.
+_ENTRIES_IN_WORK = 2**18
+_IN_CACHE = 2**22
 
 
 @singledispatch
@@ -36,7 +40,8 @@ def materialise(op: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Array:
     op : Operator or ndarray
         The operator; an array is returned as it is.
     max_bytes : int
-        The largest matrix to form; 4 GiB unless said.
+        The most to hold at one time, temporaries included; 4 GiB unless said. `cost` says how
+        much that will be.
 
     Returns
     -------
@@ -62,7 +67,7 @@ def materialise(op: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Array:
 
 @materialise.register
 def _(op: Operator, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Array:
-    _require_room(op.shape, max_bytes)
+    require_room(op.shape, max_bytes, peak_bytes(op))
     return token_grid(op).reshape(op.shape)
 
 
@@ -97,8 +102,12 @@ def token_blocks(op: Operator, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Array:
     _require_operator(op)
     if not op.tokenwise:
         raise ShapeError(f"op: expected an operator that is block diagonal over tokens, got {op!r}")
-    _require_room((op.tokens, op.rows, op.cols), max_bytes)
-    return np.array(np.broadcast_to(shared_blocks(op), (op.tokens, op.rows, op.cols)))
+    shape = (op.tokens, op.rows, op.cols)
+    require_room(shape, max_bytes)
+    found = np.empty(shape)
+    for part, blocks in blocks_in_parts(op, _ENTRIES_IN_WORK):
+        found[part] = blocks
+    return found
 
 
 def token_pair_blocks(op: Operator, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Array:
@@ -124,7 +133,7 @@ def token_pair_blocks(op: Operator, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Ar
         If ``op`` is not an Operator.
     """
     _require_operator(op)
-    _require_room(op.shape, max_bytes)
+    require_room(op.shape, max_bytes, peak_bytes(op))
     return token_grid(op).transpose(0, 2, 1, 3)
 
 
@@ -133,10 +142,21 @@ def _require_operator(op: object) -> None:
         raise UnknownNodeError(f"op: expected an Operator, got {type(op).__name__}")
 
 
-def _require_room(shape: Sequence[int], max_bytes: int) -> None:
-    needed = math.prod(shape) * 8
-    if needed > max_bytes:
+def require_room(shape: Sequence[int], max_bytes: int, peak: int = 0) -> None:
+    """Refuse to form an array that would take more than is allowed, temporaries included.
+
+    Temporaries of a few megabytes, which fit in cache, are not counted.
+
+    Raises
+    ------
+    DomainError
+        If the array, or ``peak`` bytes, would exceed ``max_bytes``.
+    """
+    size = 8 * math.prod(shape)
+    beside = max(0, peak - size - _IN_CACHE)
+    if size + beside > max_bytes:
+        more = f" and {beside} bytes beside it" if beside else ""
         raise DomainError(
-            f"max_bytes: expected room for an array of shape {tuple(shape)}, {needed} bytes, "
+            f"max_bytes: expected room for an array of shape {tuple(shape)}, {size} bytes{more}, "
             f"got max_bytes={max_bytes}; apply the operator instead, or raise max_bytes"
         )

@@ -12,7 +12,7 @@ from derive.linalg.contraction import Contraction
 from derive.linalg.operator import Operator
 from derive.linalg.tokenwise import Dense, Diagonal, Identity, LowRank, Scaling, Zero
 
-__all__ = ["blocks_in_parts", "restricted"]
+__all__ = ["blocks_in_parts", "largest_matrix", "restricted"]
 
 
 @singledispatch
@@ -94,7 +94,7 @@ def blocks_in_parts(op: Operator, entries: int) -> Iterator[tuple[slice, Array]]
     share come once.
     """
     whole = slice(0, op.tokens)
-    step = max(1, entries // _largest(op))
+    step = max(1, entries // largest_matrix(op))
     if step >= op.tokens or restricted(op, slice(0, 1)) is None:
         yield whole, shared_blocks(op)
         return
@@ -108,9 +108,9 @@ def blocks_in_parts(op: Operator, entries: int) -> Iterator[tuple[slice, Array]]
         start = part.stop
 
 
-def _largest(op: Operator) -> int:
+def largest_matrix(op: Operator) -> int:
     """Entries of the largest matrix of one token that forming the block meets."""
     if isinstance(op, Chain | Sum):
         inner = op.factors if isinstance(op, Chain) else op.terms
-        return max((op.rows * op.cols, *map(_largest, inner)))
+        return max((op.rows * op.cols, *map(largest_matrix, inner)))
     return op.rows if isinstance(op, Identity | Scaling | Diagonal | Zero) else op.rows * op.cols

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import TypeAlias
@@ -12,7 +12,16 @@ import numpy as np
 
 from derive.linalg.arrays import Array
 
-__all__ = ["Labelled", "Labels", "Reduction", "contract", "contract_pair", "reduce_to_pair", "work"]
+__all__ = [
+    "Labelled",
+    "Labels",
+    "Reduction",
+    "contract",
+    "contract_pair",
+    "entries_held",
+    "reduce_to_pair",
+    "work",
+]
 
 Labels: TypeAlias = tuple[str, ...]
 Labelled: TypeAlias = tuple[Array, Labels]
@@ -89,6 +98,16 @@ class Reduction:
 
 def work(operands: Sequence[Labelled], output: Labels) -> int:
     """Return the multiply-adds of the contraction, from shapes alone."""
+    return sum(done for done, _ in _steps(operands, output))
+
+
+def entries_held(operands: Sequence[Labelled], output: Labels) -> int:
+    """Return the entries of all that the contraction makes on its way, from shapes alone."""
+    return sum(made for _, made in _steps(operands, output))
+
+
+def _steps(operands: Sequence[Labelled], output: Labels) -> Iterator[tuple[int, int]]:
+    """Yield the multiply-adds and the entries made by each product, in order."""
     names = tuple(labels for _, labels in operands)
     shapes = tuple(array.shape for array, _ in operands)
     size = {
@@ -97,16 +116,15 @@ def work(operands: Sequence[Labelled], output: Labels) -> int:
         for label, n in zip(labels, shape, strict=True)
     }
     left = [frozenset(labels) for labels in names]
-    total = 0
     for first, second in _order(names, shapes, output):
         a, b = left[first], left[second]
         left = [item for place, item in enumerate(left) if place not in (first, second)]
         kept = frozenset(output).union(*left)
         # What only one of the two has, and nobody else needs, is summed before.
         met = (a & (kept | b)) | (b & (kept | a))
-        total += math.prod(size[s] for s in met)
-        left.append((a | b) & kept)
-    return total
+        made = (a | b) & kept
+        yield math.prod(size[s] for s in met), math.prod(size[s] for s in made)
+        left.append(made)
 
 
 def contract_pair(pair: Sequence[Labelled], output: Labels) -> Array:
