@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dtrcon
+from scipy.linalg.lapack import dgeqrf, dorgqr, dtrcon
 
 from derive.errors import DomainError, ShapeError, UnknownNodeError
 from derive.linalg.arrays import Array, as_count
@@ -158,7 +158,7 @@ class _Step:
     """A frame after a block of factors, not yet taken over."""
 
     frame: Array
-    triangle: Array
+    diagonal: Array
     exponent: int
     condition: float
     kept: Array
@@ -230,12 +230,13 @@ class _Sweep:
                 return
             self._adapt(condition, len(block))
         for k, step in enumerate(steps):
-            dropped = np.delete(self.places[k], step.kept)
-            self.logs[dropped] = -np.inf
-            self.frames[k], self.places[k] = step.frame, self.places[k][step.kept]
-            diagonal = np.abs(np.diagonal(step.triangle))
+            places = self.places[k]
+            if step.kept.size < places.size:
+                self.logs[np.delete(places, step.kept)] = -np.inf
+                self.places[k] = places = places[step.kept]
+            self.frames[k] = step.frame
             with np.errstate(divide="ignore"):
-                self.logs[self.places[k]] += np.log(diagonal) + step.exponent * LOG_2
+                self.logs[places] += np.log(step.diagonal) + step.exponent * LOG_2
 
     def _step(
         self, group: int, last: DeflatedFactor, matrices: list[Any], rows: list[Array]
@@ -243,10 +244,10 @@ class _Sweep:
         """Carry one frame through the factors and factor it."""
         image, before, exponent, shift = self.frames[group], self.frames[group], 0, 0
         if not image.shape[1]:
-            return _Step(image, np.zeros((0, 0)), 0, 1.0, np.arange(0))
+            return _Step(image, np.zeros(0), 0, 1.0, np.arange(0))
         for one in matrices:
             before = image
-            image, shift = split_exponent(one[group] @ image)
+            image, shift = split_exponent(_times(one[group], image))
             exponent += shift
         coordinates, small = None, 0
         mine = slice(None) if self.groups == 1 else slice(group, group + 1)
@@ -257,30 +258,32 @@ class _Sweep:
             small = len(rows) * len(coordinates.basis)
         elif last.null.shape[2] and not self.partial:
             image = without(last.null[mine], image)
-        frame, triangle = np.linalg.qr(image)
+        factored, tau = _householder(image)
         kept = np.arange(image.shape[1])
-        condition = self._condition(triangle, len(matrices))
+        condition = 1.0 if self.every is not None else self._condition(factored, len(matrices))
         if len(matrices) == 1:
             floor = self.rank_tol * _norm(matrices[0][group], -shift)
-            while (null := np.flatnonzero(np.abs(np.diagonal(triangle)) <= floor)).size > small:
+            while (null := np.flatnonzero(_diagonal(factored) <= floor)).size > small:
                 kept = np.delete(kept, null[small])
                 image = np.delete(image, null[small], axis=1)
-                frame, triangle = np.linalg.qr(image)
+                factored, tau = _householder(image)
+        diagonal = _diagonal(factored)
+        frame = _basis(factored, tau)
         frame = frame if coordinates is None else coordinates.expand(frame)
-        return _Step(frame, triangle, exponent, condition, kept)
+        return _Step(frame, diagonal, exponent, condition, kept)
 
-    def _condition(self, triangle: Array, count: int) -> float:
-        """Return an estimate of the condition number of a triangle, in the 1-norm.
+    def _condition(self, factored: Array, count: int) -> float:
+        """Return an estimate of the condition number of R, in the 1-norm.
 
         Or only a lower bound, if that already forbids to double the block.
         """
-        diagonal = np.abs(np.diagonal(triangle))
+        diagonal = _diagonal(factored)
         if not diagonal.all():
             return math.inf
         bound = float(diagonal.max() / diagonal.min())
         if count == 1 and bound > self.max_condition ** (_AIM / 2):
             return bound
-        reciprocal = float(dtrcon(triangle)[0])
+        reciprocal = float(dtrcon(factored[: diagonal.size])[0])
         return max(bound, 1.0 / reciprocal) if reciprocal > 0 else math.inf
 
     def _adapt(self, condition: float, count: int) -> None:
@@ -314,6 +317,29 @@ class _Sweep:
             size=self.size,
             factorisations=self.factorisations,
         )
+
+
+def _times(matrix: Any, image: Array) -> Array:
+    """Return the product, of an array in Fortran's order, which LAPACK takes as it is."""
+    return (image.T @ matrix.T).T if isinstance(matrix, np.ndarray) else matrix @ image
+
+
+def _householder(image: Array) -> tuple[Array, Array]:
+    """Return R with the reflectors below its diagonal, and their factors."""
+    if not image.shape[1]:
+        return image, np.zeros(0)
+    return dgeqrf(image, lwork=64 * image.shape[1])[:2]
+
+
+def _diagonal(factored: Array) -> Array:
+    return np.abs(factored.diagonal())
+
+
+def _basis(factored: Array, tau: Array) -> Array:
+    """Return Q; `factored` is overwritten."""
+    if not tau.size:
+        return factored
+    return dorgqr(factored, tau, lwork=64 * tau.size, overwrite_a=1)[0]
 
 
 def _interleaved(rows: list[Array], columns: int) -> Array:
