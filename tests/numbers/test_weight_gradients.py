@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import derive
+from derive.blocks.mla import LatentAttention
 from derive.blocks.moe import MoE
 from derive.calculus.weight_gradient import weight_differential
 from derive.depth import Stack, StreamStack, placed_stack
@@ -15,7 +16,7 @@ from derive.depth.weight_gradients import (
 )
 from derive.errors import DomainError, ShapeError, UnknownNameError, WeightError
 from derive.initialise import initial_weights
-from derive.lower import evaluate
+from derive.lower import AbstractMap, evaluate
 
 from .conftest import HEADS, TOKENS, WIDTH, random_weights
 
@@ -170,23 +171,66 @@ def test_directional_derivatives_of_the_value(case, state):
     values = {"alpha": 0.7, "beta": 1.3, "g": 0.9, "a": 0.8}
     sizes = {"width": WIDTH, "heads": 2, "tokens": TOKENS, "hidden": 6, "groups": 2}
     weights = initial_weights(block, seed=1, values=values, **sizes)
-    found = derive.derivation(block, x)
     names = trainable(block, weights)
     assert not {"R", "E", "mem", "w", "m", "eps"} & set(names)
     for name in names:
         weights[name] = weights[name] + 0.2 * rng.normal(size=np.shape(weights[name]))
+    require_directional_derivatives(block, weights, names, state)
+
+
+def require_directional_derivatives(block, weights, names, state, maps=None):
+    rng = np.random.default_rng(4)
     g = cotangent_of(state)
-    gradients, _ = block_weight_gradients(found, weights, state, g, names)
+    found = derive.derivation(block, x)
+    gradients, _ = block_weight_gradients(found, weights, state, g, names, maps)
     h = 1e-5  # truncation h^2 and rounding eps/h are both near 1e-10
     for name in names:
         step = rng.normal(size=np.shape(weights[name]))
         ahead, behind = (
-            np.vdot(g, evaluate(block, {**weights, name: weights[name] + s * h * step}, state))
+            np.vdot(
+                g, evaluate(block, {**weights, name: weights[name] + s * h * step}, state, maps)
+            )
             for s in (1, -1)
         )
         assert np.sum(gradients[name] * step) == pytest.approx(
             (ahead - behind) / (2 * h), rel=1e-6, abs=1e-7
         )
+
+
+def test_scalars_by_index(state):
+    """Sinks by head, a bias of the score by head and two tokens."""
+    block = x + derive.Attention(sinks=True, score_bias=True)(x)
+    weights = initial_weights(block, width=WIDTH, heads=2, tokens=TOKENS)
+    draw = np.random.default_rng(2).normal
+    weights |= {"sinks": draw(size=2), "B": draw(size=(2, TOKENS, TOKENS))}
+    require_directional_derivatives(block, weights, ["sinks", "B", "W_Q"], state)
+
+
+def test_latent_attention(state):
+    norms = {"query_norm": derive.RMSNorm("q"), "key_norm": derive.RMSNorm("k")}
+    block = x + LatentAttention(**norms, bias=True)(x)
+    shapes = {
+        **{"W_DQ": (5, 8), "b_DQ": (5,), "W_DK": (4, 8), "b_DK": (4,), "W_Q": (2, 6, 5)},
+        **{"W_K": (2, 6, 4), "W_V": (2, 3, 4), "W_KR": (6, 8), "b_KR": (6,), "W_O": (2, 8, 3)},
+        **{"b_O": (8,), "gain_q": (5,), "gain_k": (4,), "R": (TOKENS, 6, 6)},
+    }
+    draw = np.random.default_rng(2).normal
+    weights = {"eps": 1e-5, **{k: 0.5 * draw(size=shape) for k, shape in shapes.items()}}
+    names = trainable(block, weights)
+    assert set(names) == set(shapes) - {"R"}
+    require_directional_derivatives(block, weights, names, state)
+
+
+def test_through_an_abstract_sublayer(state):
+    """Its own weights are not known; those around it are differentiated through its Jacobian."""
+    matrix = np.random.default_rng(5).normal(size=(WIDTH, WIDTH))
+    tanh = AbstractMap(
+        lambda u: np.tanh(u @ matrix.T),
+        lambda u: (1 - np.tanh(u @ matrix.T) ** 2)[:, :, None] * matrix,
+    )
+    N = derive.LayerNorm()
+    block = N(x + derive.Sublayer("F")(N(x)))
+    require_directional_derivatives(block, numbers(), ["gain", "bias"], state, {"F": tanh})
 
 
 def test_the_differential_prints():
