@@ -89,12 +89,15 @@ class Recorder:
         self.form = form
         self.steps = steps
         self.last = Differential(of)
+        self._recorded: Form | None = None
         names = list(rules) or ["linear map"]
         self._record(form, ", ".join(names), "; ".join(RULES[r] for r in names))
 
     def _record(self, form: Form, rule: str, why: str) -> None:
+        if form == self._recorded:
+            return
         after = form.expr()
-        self.form = form
+        self.form = self._recorded = form
         if after != self.last:
             self.steps.append(Step(self.last, after, rule, why, self.of))
             self.last = after
@@ -141,6 +144,8 @@ def _instances(identity: Identity) -> dict[sp.Basic, sp.Basic]:
     for members in FAMILIES:
         used = [t for t in members if t in atoms]
         for choice in permutations(members[:3], len(used)) if used else ():
+            if choice == tuple(used):
+                continue
             renaming = dict(zip(used, choice, strict=True))
             rules[identity.before.xreplace(renaming)] = identity.after.xreplace(renaming)
     for before, after in list(rules.items()):
