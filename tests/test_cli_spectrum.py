@@ -156,22 +156,23 @@ def test_what_the_figures_show():
     row = {
         "placement": "post",
         "layers": 2,
-        "width": 3,
+        "width": 4,
         "product": "dx_l/dx_0",
         "drawn": [
-            {"depth": 0, "log_singular_values": [0.0, 0.0, 0.0]},
-            {"depth": 2, "log_singular_values": [math.log(100), -50.0, -math.inf]},
+            {"depth": 0, "log_singular_values": [0.0, 0.0, 0.0, 0.0]},
+            {"depth": 2, "log_singular_values": [math.log(100), 0.0, -100.0, -math.inf]},
         ],
         "token_log_norms": [[math.log(10), -math.inf], [0.0, math.log(100)]],
     }
     (axes,) = spectrum_figure([row]).axes
     lines = {line.get_label(): line.get_ydata() for line in axes.lines}
     np.testing.assert_allclose(lines["largest"], [0, 2])
-    np.testing.assert_allclose(lines["smallest"], [0, -50 / math.log(10)])
+    np.testing.assert_allclose(lines["smallest (to $10^{-43}$)"], [0, -100 / math.log(10)])
+    assert axes.get_ylim()[0] < np.log10(2.0**-52) - 4 < axes.get_ylim()[0] + 2
     np.testing.assert_allclose(
         lines["rounding of the largest"], np.log10([2.0**-52, 2.0**-52 * 100])
     )
-    assert axes.get_title() == "post, L = 2, d = 3, 1 null"
+    assert axes.get_title() == "post, L = 2, d = 4, 1 null"
     heat = token_map_figure([row]).axes[0].images[0].get_array()
     np.testing.assert_allclose(heat.filled(np.nan), [[1, np.nan], [0, 2]])
     for figure in (spectrum_figure, token_map_figure):

@@ -18,6 +18,7 @@ __all__ = ["spectrum_figure", "token_map_figure"]
 
 _COLUMNS = 3
 _LINES = 128
+_BELOW = 4  # decades shown below both rounding and the middle value
 _LOG_EPS = float(np.log10(np.finfo(float).eps))
 
 
@@ -27,7 +28,8 @@ def spectrum_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
     Every singular value (of more than 128, as many of them, evenly spaced) is a line over l, in
     powers of ten; the largest, the middle and the smallest nonzero one are drawn strongly. The
     dashed line is machine epsilon times the largest: what lies below it is noise in a product kept
-    as one matrix. Exact null directions are no lines; their number stands in the title.
+    as one matrix. Exact null directions are no lines; their number stands in the title. Values far
+    below both that line and the middle one are cut off, and the legend says how low they go.
 
     Parameters
     ----------
@@ -110,20 +112,24 @@ def _draw_spectrum(axes: Axes, depths: np.ndarray, logs: np.ndarray) -> None:
     axes.plot(depths, finite[:, 0], color="#D55E00", linewidth=1.6, label="largest")
     counts = np.isfinite(logs).sum(axis=1)
     along = np.arange(len(depths))
-    for place, label, line in (
-        (np.maximum(counts // 2, 0), "middle", "-."),
-        (np.maximum(counts - 1, 0), "smallest", "-"),
-    ):
-        chosen = finite[along, np.minimum(place, logs.shape[1] - 1)]
-        axes.plot(depths, chosen, color="#0072B2", linestyle=line, linewidth=1.4, label=label)
+    middle, smallest = (
+        finite[along, np.clip(place, 0, logs.shape[1] - 1)] for place in (counts // 2, counts - 1)
+    )
+    rounding = finite[:, 0] + _LOG_EPS
     shown = finite[np.isfinite(finite)]
+    note = ""
     if shown.size:
         low, high = float(shown.min()), float(shown.max())
+        floor = min(float(np.nanmin(rounding)), float(np.nanmin(middle))) - _BELOW
+        if low < floor:  # a few values that vanish fast do not flatten the others
+            note = rf" (to $10^{{{low:.0f}}}$)"
+            low = floor
         margin = 0.05 * (high - low) + 0.3
         axes.set_ylim(low - margin, high + margin)
-        rounding = finite[:, 0] + _LOG_EPS
-        if np.nanmax(rounding) > low:
-            axes.plot(depths, rounding, "k--", linewidth=0.9, label="rounding of the largest")
+    axes.plot(depths, middle, color="#0072B2", linestyle="-.", linewidth=1.4, label="middle")
+    axes.plot(depths, smallest, color="#0072B2", linewidth=1.4, label=f"smallest{note}")
+    if shown.size and np.nanmax(rounding) > low:
+        axes.plot(depths, rounding, "k--", linewidth=0.9, label="rounding of the largest")
     _powers_of_ten(axes)
     _whole_numbers(axes.xaxis)
     axes.legend(fontsize="x-small", loc="best")
