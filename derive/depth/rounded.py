@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ class RoundedEnvironment(Environment):
         """Return the rounded value of an expression, each one computed once."""
         if expr in self._memo:
             return self._memo[expr]
-        if isinstance(expr, sp.Symbol) or (is_scalar(expr) and expr.is_number):
+        if is_scalar(expr) and _is_constant(expr):
             return super().__call__(expr)
         value = self._by_steps(expr)
         if value is None:
@@ -115,6 +116,14 @@ class RoundedEnvironment(Environment):
                 out = self._rounded(_combine(function, out, self(term)))
             return out
         return None
+
+
+@lru_cache(maxsize=4096)
+def _is_constant(expr: sp.Basic) -> bool:
+    """Whether a scalar holds numbers, sizes and scalars of the block only, as 1/sqrt(d_h) does."""
+    if expr.is_number or isinstance(expr, sp.Symbol):
+        return True
+    return (expr.is_Add or expr.is_Mul or expr.is_Pow) and all(map(_is_constant, expr.args))
 
 
 def round_weights(weights: Mapping[str, Any], dtype: str) -> dict[str, Any]:

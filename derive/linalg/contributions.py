@@ -2,11 +2,13 @@ r"""What all paths through one branch of a residual product add up to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from derive.errors import DomainError
 from derive.linalg.arrays import Array
 from derive.linalg.factors import Factor
 from derive.linalg.path_shares import overlap
@@ -14,6 +16,9 @@ from derive.linalg.paths import Label, Layer, as_layers, layer_width
 from derive.linalg.scaled import LOG_2, ScaledMatrix, split_exponent
 
 __all__ = ["Contribution", "branch_contributions", "layers_product"]
+
+# Room for the products of the first l layers, for all l.
+_MAX_BYTES = 4 * 2**30
 
 
 def layers_product(layers: Iterable[Layer], *, size: int | None = None) -> ScaledMatrix:
@@ -25,18 +30,18 @@ def layers_product(layers: Iterable[Layer], *, size: int | None = None) -> Scale
         As for `graded_path_sums`.
     """
     checked = as_layers(layers)
-    return _prefixes(checked, layer_width(checked, size))[-1]
+    (last,) = deque(_prefixes(checked, layer_width(checked, size)), maxlen=1)
+    return last
 
 
-def _prefixes(layers: Sequence[dict[Label, Factor]], width: int) -> list[ScaledMatrix]:
-    """Return the products of the first l layers, for l = 0..L."""
-    out = [ScaledMatrix(np.eye(width))]
-    exponent = 0
+def _prefixes(layers: Sequence[dict[Label, Factor]], width: int) -> Iterator[ScaledMatrix]:
+    """Yield the products of the first l layers, for l = 0..L."""
+    matrix, exponent = np.eye(width), 0
+    yield ScaledMatrix(matrix)
     for layer in layers:
-        matrix, shift = split_exponent(_whole(layer, out[-1].matrix))
+        matrix, shift = split_exponent(_whole(layer, matrix))
         exponent += shift
-        out.append(ScaledMatrix(matrix, exponent * LOG_2))
-    return out
+        yield ScaledMatrix(matrix, exponent * LOG_2)
 
 
 def _whole(layer: dict[Label, Factor], matrix: Array) -> Array:
@@ -92,7 +97,9 @@ def branch_contributions(layers: Iterable[Layer], *, size: int | None = None) ->
 
     Raises
     ------
-    ShapeError, DomainError, WeightError, UnknownNodeError
+    DomainError
+        If the products of the first l layers, for all l, take more than 4 GiB.
+    ShapeError, WeightError, UnknownNodeError
         As for `graded_path_sums`.
 
     Notes
@@ -102,7 +109,12 @@ def branch_contributions(layers: Iterable[Layer], *, size: int | None = None) ->
     """
     checked = as_layers(layers)
     width = layer_width(checked, size)
-    prefixes = _prefixes(checked, width)
+    if (len(checked) + 1) * width**2 * 8 > _MAX_BYTES:
+        raise DomainError(
+            f"layers: expected the {len(checked) + 1} prefixes of shape {(width, width)} within "
+            "4 GiB; use fewer layers or tokens, or a smaller width"
+        )
+    prefixes = list(_prefixes(checked, width))
     whole = prefixes[-1]
     log_whole = whole.log_norm("fro")
     suffix, exponent = np.eye(width), 0

@@ -25,8 +25,8 @@ Label: TypeAlias = tuple[str, ...]
 Layer: TypeAlias = Mapping[Label, Factor]
 """A layer's Jacobian as a sum of terms, each under the branches that it goes through."""
 
-# Room for the sums of all lengths, which are kept at once.
-_MAX_BYTES = 4 * 2**30
+# Room for the sums of all lengths; a step holds about four times as much.
+_MAX_BYTES = 2**30
 
 
 def path_sums(
@@ -125,7 +125,7 @@ def graded_path_sums(
         without ``size``.
     DomainError
         If ``max_length`` is out of range, one layer overflows by itself, or K + 1 matrices take
-        more than 4 GiB.
+        more than 1 GiB.
     WeightError
         If an array is not real and finite.
     UnknownNodeError
@@ -150,8 +150,8 @@ def graded_path_sums(
         )
     if (longest + 1) * width * width * 8 > _MAX_BYTES:
         raise DomainError(
-            f"max_length: expected {longest + 1} matrices of shape {(width, width)} within 4 GiB; "
-            "lower max_length"
+            f"max_length: expected {longest + 1} matrices of shape {(width, width)} within 1 GiB; "
+            "lower max_length (the order), the tokens or the width"
         )
     sums = ByLength(np.eye(width)[None], np.zeros(1, dtype=np.int64))
     for layer in checked:

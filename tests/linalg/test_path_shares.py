@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from derive.errors import DomainError, ShapeError, UnknownNodeError
-from derive.linalg import Identity, ScaledMatrix, log_product_remainder_bound
+from derive.linalg import Identity, ScaledMatrix, end_to_end, log_product_remainder_bound
 from derive.linalg.contributions import branch_contributions, layers_product
 from derive.linalg.path_shares import (
     effective_lengths,
@@ -106,6 +106,35 @@ def test_overlaps_add_up_to_one_and_reject_a_missing_length(layers):
     largest = max(range(len(shares)), key=lambda k: abs(shares[k]))
     if len(shares) > 1:
         assert abs(math.fsum(shares[:largest] + shares[largest + 1 :]) - 1) > 0.05
+
+
+LABELS = ([SKIP, A], [SKIP, A, F], [SKIP, A, F, BOTH], [A, F], [A], [SKIP], [SKIP, BOTH])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(LABELS), min_size=1, max_size=6),
+    st.integers(1, 4),
+    st.floats(-3, 3),
+    st.integers(0, 2**32 - 1),
+)
+def test_any_layers_of_any_scale(kinds, d, log_scale, seed):
+    """Sums add up to the product, and energies to those of the paths, whatever the terms are."""
+    rng = np.random.default_rng(seed)
+    scale = 10.0**log_scale
+    layers = [{label: scale * rng.normal(size=(d, d)) for label in labels} for labels in kinds]
+    sums = graded_path_sums(layers)
+    product = end_to_end([sum(layer.values()) for layer in layers])
+    # What rounding leaves is relative to the largest summand.
+    size = max(s.log_norm() for s in sums)
+    total = sum(s.matrix * np.exp(s.log_scale - size) for s in sums)
+    expected = product.matrix * np.exp(product.log_scale - size)
+    np.testing.assert_allclose(total, expected, rtol=0, atol=1e-12)
+    energies = defaultdict(float)
+    for taken, matrix in enumerated(layers):
+        energies[len(taken)] += np.sum(matrix**2)
+    for k, log_energy in enumerate(path_energies(layers)):
+        assert np.exp(log_energy) == pytest.approx(energies[k], rel=1e-11, abs=0)
 
 
 def test_norm_shares(layers):
@@ -288,7 +317,12 @@ MISTAKES = {
     "memory": (
         lambda: graded_path_sums([{SKIP: Identity(1, 3000), A: Identity(1, 3000)}] * 100),
         DomainError,
-        "within 4 GiB",
+        "within 1 GiB",
+    ),
+    "prefixes": (
+        lambda: branch_contributions([{SKIP: Identity(1, 3000), A: Identity(1, 3000)}] * 100),
+        DomainError,
+        "101 prefixes of shape .* within 4 GiB",
     ),
     "empty": (lambda: graded_path_sums([]), ShapeError, "at least one factor, or size="),
     "no term": (lambda: graded_path_sums([{}]), ShapeError, r"layers\[0\]: expected at least one"),

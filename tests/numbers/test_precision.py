@@ -143,6 +143,31 @@ def test_one_layer_has_mostly_the_very_numbers_of_torch(name, dtype):
     assert np.mean(chosen(exact) == expected) < same  # one rounding at the end is not a run
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_attention_has_mostly_the_very_numbers_of_torch(dtype):
+    """One head, causal: scores, softmax and mixing are rounded where torch's operations end."""
+    torch = pytest.importorskip("torch")
+    nn = torch.nn.functional
+    stack = stack_of("pre", 1, "causal-attention", tokens=16, heads=1)
+    chosen, kind = number_format(dtype), getattr(torch, dtype)
+    start = chosen(inputs(tokens=16)[0])
+    weights = round_weights(stack.weights[0], dtype)
+    t = {k: torch.tensor(np.asarray(v)).to(kind) for k, v in weights.items()}
+    z = torch.tensor(start).to(kind)
+    normed = nn.layer_norm(z, (WIDTH,), t["gain"], t["bias"], 1e-5)
+    q, k, v = (normed @ t[f"W_{c}"][0].T for c in "QKV")
+    scores = (q @ k.T) / WIDTH**0.5
+    hidden = torch.tril(torch.ones(16, 16, dtype=torch.bool))
+    weight = torch.softmax(scores.masked_fill(~hidden, -torch.inf), -1)
+    expected = (z + (weight @ v) @ t["W_O"][0].T).to(torch.float64).numpy()
+    opaque = opaque_block(stack.derivations[0].block, x, norms=True)
+    found = RoundedLayer(opaque, weights, start, Precision.of(dtype)).value
+    exact = evaluate(stack.derivations[0].block, weights, start)
+    assert np.mean(found == expected) > 0.85
+    assert relative(found, expected) < 0.3 * relative(expected, exact)
+
+
 def test_errors_grow_over_depth_and_post_norm_grows_faster():
     rows = {}
     for name in ("pre", "post"):
