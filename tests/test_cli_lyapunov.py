@@ -144,24 +144,47 @@ def test_figure(capsys, tmp_path, kind):
     assert path.stat().st_size > 1000
 
 
-def test_figure_holds_the_finite_exponents_and_counts_the_others():
-    pytest.importorskip("matplotlib")
-    row = {
+def figure_row(exponents, stderr):
+    return {
         "placement": "cost $5",
-        "exponents": [0.1, -0.2, -math.inf],
-        "stderr": [0.01, math.nan, 0.0],
-        "null_directions": 1,
+        "layers": 20,
+        "exponents": exponents,
+        "stderr": stderr,
         "running": {"layers": [10, 20], "top": [0.2, 0.1], "finite_sum": [0.0, 0.0]},
+        "rate": {"low": 0.05, "high": 0.15},
     }
-    figure = lyapunov_figure([row])
+
+
+def test_figure_holds_the_finite_exponents_and_counts_the_others(tmp_path):
+    pytest.importorskip("matplotlib")
+    figure = lyapunov_figure([figure_row([0.1, -0.2, -math.inf], [0.01, math.nan, 0.0])])
     left, right = figure.axes
     bars = left.containers[0]
     assert bars.lines[0].get_xydata().tolist() == [[1, 0.1], [2, -0.2]]
     ends = [segment[:, 1].tolist() for segment in bars.lines[2][0].get_segments()]
     assert ends[0] == pytest.approx([0.08, 0.12])  # two standard errors
-    assert "1 at" in left.get_legend().get_texts()[0].get_text()
+    assert left.get_legend().get_texts()[0].get_text() == r"cost \$5; 1 at $-\infty$"
     assert right.get_lines()[0].get_xydata().tolist() == [[10, 0.2], [20, 0.1]]
-    figure.savefig("/dev/null", format="png")
+    assert right.collections[0].get_segments()[0].tolist() == [[20, 0.05], [20, 0.15]]
+    figure.savefig(tmp_path / "figure.png")  # the labels are mathematics that matplotlib reads
+
+
+@pytest.mark.parametrize(
+    ("exponents", "drawn", "note"),
+    [
+        ([0.1, 0.0, -0.3, -11.8], 3, "; 1 at -11.8"),
+        ([0.1, 0.0, -0.3, -11.8, -12.8, -math.inf], 3, r"; 2 from -12.8 to -11.8; 1 at $-\infty$"),
+        ([0.1, 0.0, -0.3, -0.9], 4, ""),
+        ([0.1, -5.0], 2, ""),
+        ([0.0, 0.0, -5.0], 3, ""),
+        ([-math.inf, -math.inf], 0, r"; 2 at $-\infty$"),
+    ],
+)
+def test_far_exponents_do_not_flatten_the_others(exponents, drawn, note):
+    pytest.importorskip("matplotlib")
+    left = lyapunov_figure([figure_row(exponents, [0.0] * len(exponents))]).axes[0]
+    assert len(left.containers[0].lines[0].get_xydata()) == drawn
+    assert left.get_legend().get_texts()[0].get_text() == r"cost \$5" + note
 
 
 def test_empty_figure_is_refused():

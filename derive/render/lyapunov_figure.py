@@ -25,7 +25,8 @@ def lyapunov_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
     ----------
     rows : iterable of mappings
         Each as `derive.depth.asymptotics.lyapunov_row` gives it, with ``placement``. Exponents of
-        -inf are counted in the legend; error bars are two standard errors.
+        -inf, and those far below all others, are in the legend; error bars are two standard errors,
+        and the confidence interval on the right.
 
     Raises
     ------
@@ -43,20 +44,21 @@ def lyapunov_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
         label = str(row["placement"]).replace("$", r"\$")
         style = {**curve_style(k), "markersize": 4, "linewidth": 1.2}
         exponents = np.asarray(row["exponents"], dtype=float)
-        finite = np.isfinite(exponents)
-        nulls = int(row["null_directions"])
+        shown, notes = _drawn(exponents)
         left.errorbar(
-            np.arange(1, len(exponents) + 1)[finite],
-            exponents[finite],
-            yerr=2 * np.nan_to_num(np.asarray(row["stderr"], dtype=float))[finite],
-            markevery=max(1, int(finite.sum()) // 32),
+            np.arange(1, len(exponents) + 1)[shown],
+            exponents[shown],
+            yerr=2 * np.nan_to_num(np.asarray(row["stderr"], dtype=float))[shown],
+            markevery=max(1, int(shown.sum()) // 32),
             capsize=2,
-            label=label + (rf", and {nulls} at $-\infty$" if nulls else ""),
+            label="; ".join([label, *notes]),
             **style,
         )
-        running = row["running"]
+        running, rate = row["running"], row["rate"]
         top = np.asarray(running["top"], dtype=float)
         right.plot(running["layers"], np.where(np.isfinite(top), top, np.nan), label=label, **style)
+        if np.isfinite([rate["low"], rate["high"]]).all():
+            right.vlines(row["layers"], rate["low"], rate["high"], color=style["color"])
     left.set_xlabel("rank $i$")
     left.set_ylabel(r"exponent $\lambda_i$ (natural log per layer)")
     left.xaxis.set_major_locator(load("matplotlib.ticker", "plot").MaxNLocator(integer=True))
@@ -67,6 +69,27 @@ def lyapunov_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
     for axes in (left, right):
         _finish(axes)
     return figure
+
+
+def _drawn(exponents: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Return which exponents to draw, and words for those that are -inf or far below the others.
+
+    Far is a gap of three times the range above it: one that would flatten the others.
+    """
+    shown, notes = np.isfinite(exponents), []
+    finite = exponents[shown]
+    for k in range(2, len(finite)):
+        if finite[k - 1] - finite[k] > 3 * (finite[0] - finite[k - 1]) > 0:
+            far = finite[k:]
+            shown = exponents >= finite[k - 1]
+            notes.append(
+                f"{len(far)} at {far.mean():.3g}"
+                if np.ptp(far) < 0.1
+                else f"{len(far)} from {far[-1]:.3g} to {far[0]:.3g}"
+            )
+            break
+    nulls = int(np.isneginf(exponents).sum())
+    return shown, notes + ([rf"{nulls} at $-\infty$"] if nulls else [])
 
 
 def _finish(axes: Axes) -> None:
