@@ -115,6 +115,12 @@ def _decide(condition: Any, values: Mapping[sp.Symbol, Any]) -> bool | None:
     """Return whether a condition holds at every point (True), at none (False), or neither."""
     if condition in (sp.true, sp.false):
         return bool(condition)
+    if isinstance(condition, sp.And | sp.Or):
+        parts = [_decide(part, values) for part in condition.args]
+        decisive = isinstance(condition, sp.Or)  # one part that settles it
+        if decisive in parts:
+            return decisive
+        return None if None in parts else not decisive
     relations = {
         sp.StrictGreaterThan: lambda t: (t > 0, t <= 0),
         sp.GreaterThan: lambda t: (t >= 0, t < 0),

@@ -6,8 +6,11 @@ import mpmath
 import numpy as np
 import pytest
 import sympy as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import derive
+from derive.blocks.activations import ACTIVATIONS, clamped_shift, clamped_swish, xielu
 from derive.calculus.explicit import explicit
 from derive.depth import Stack, placed_stack
 from derive.depth.opaque import opaque_block
@@ -419,6 +422,41 @@ def test_a_corner_is_not_certified():
     beside = {**weights, "W_1": np.array([[2.0, -1.1]])}
     found = certify(Stack(block, x, [beside]), np.array([[1.0, 2.0]]), max_bits=256)
     assert found.entry_error.upper < 1e-15
+
+
+FORMULAS = {
+    **{name: a for name, a in ACTIVATIONS.items() if not a.is_abstract},
+    "xielu": xielu(0.8, 0.7, 0.5, -1e-6),
+    "clamped_swish": clamped_swish(1.702, 3.0),
+    "clamped_shift": clamped_shift(2.0),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+@settings(max_examples=25, deadline=None)
+@given(st.floats(-12, 12), st.sampled_from([0.0, 1e-12, 0.5]), st.integers(0, 1))
+def test_a_ball_holds_the_formula_at_every_point_of_its_argument(name, middle, radius, order):
+    """SymPy's own digits of the formula, at both ends, the middle and every corner between."""
+    flint = pytest.importorskip("flint")
+    from derive.depth.certified import formula_ball
+
+    formula = FORMULAS[name].derivative(order)
+    (t,) = formula.variables
+    rationals = {}
+    for constant in formula.expr.atoms(sp.Float):
+        sign, mantissa, exponent, _ = constant._mpf_
+        rationals[constant] = (-1) ** sign * int(mantissa) * sp.Integer(2) ** exponent
+    exact = formula.expr.xreplace(rationals)
+    with flint.ctx.workprec(120):
+        ball = formula_ball(formula.expr, {t: flint.arb(middle, radius)})
+        corners = [c for c in (0.0, 2.0, -2.0, 3.0) if abs(c - middle) <= radius]
+        for point in (middle, middle - radius, middle + radius, *corners):
+            if abs(sp.Rational(point) - sp.Rational(middle)) > sp.Rational(radius):
+                continue  # the end was rounded out of the ball
+            digits = sp.N(exact.subs(t, sp.Rational(point)), 60)
+            value = flint.arb(str(digits))  # a ball as wide as the digits are uncertain
+            assert ball.overlaps(value)
+            assert radius or not (ball + 1e-9).overlaps(value)
 
 
 def test_certification_refuses_what_it_cannot_do():
