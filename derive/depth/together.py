@@ -55,6 +55,7 @@ class SideBySide:
             for weights, view in zip(layers, self._views, strict=True)
         )
 
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # found by the result
     def states(self, found: Derivation, x: np.ndarray) -> list[np.ndarray]:
         """Return the states of one block along the layers, from `x` of shape (n, d)."""
         if not is_finite(x):
@@ -68,6 +69,7 @@ class SideBySide:
                 evaluate(found.block, weights, state)  # says where it overflows
         return [np.array(state) for state in states]
 
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # found by the result
     def jacobian(self, found: Derivation, states: Sequence[np.ndarray]) -> Operator:
         """Return the Jacobians of all layers as one operator, each layer a token.
 
