@@ -8,7 +8,7 @@ import sympy as sp
 from sympy.core.symbol import Str
 from sympy.printing.precedence import PRECEDENCE
 
-from derive.calculus.tensor import Product, Tensor, is_scalar, product, split_coefficient
+from derive.calculus.tensor import Product, Sum, Tensor, is_scalar, product, split_coefficient
 from derive.errors import ShapeError
 from derive.symbols import latex_name
 
@@ -127,10 +127,12 @@ class Reciprocal(Tensor):
         return self.args[0].shape
 
     def _sympystr(self, printer: Any) -> str:
-        return f"1/{printer._print(self.args[0])}"
+        printed = printer._print(self.args[0])
+        return f"1/({printed})" if isinstance(self.args[0], Sum) else f"1/{printed}"
 
     def _latex(self, printer: Any, **_: Any) -> str:
-        return rf"1/{printer._print(self.args[0])}"
+        printed = printer._print(self.args[0])
+        return f"1/({printed})" if isinstance(self.args[0], Sum) else f"1/{printed}"
 
 
 class Inner(sp.Expr):

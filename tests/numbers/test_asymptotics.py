@@ -9,6 +9,15 @@ import pytest
 from sympy.core.symbol import Str
 
 import derive
+from derive.blocks.norms import (
+    BatchNorm,
+    DynamicTanh,
+    GroupNorm,
+    L2Norm,
+    LayerNorm,
+    RMSNorm,
+    ScaleNorm,
+)
 from derive.blocks.parse import parse_block
 from derive.calculus.atoms import Inner, Ones
 from derive.calculus.let import ScalarLet
@@ -248,6 +257,31 @@ def test_at_eps_zero_the_weak_direction_is_null():
 def test_nothing_is_proved_where_nothing_is_null(placement):
     proved = null_directions(derive.derivation(derive.block(placement, x=x), x))
     assert (proved.left, proved.weak, proved.nullity) == ((), (), 0)
+
+
+NORMS = {
+    "layernorm, eps outside the root": (LayerNorm(outside=True), ["diag(1/gain) 1"], ["eps/s"], 1),
+    "rmsnorm, eps outside the root": (RMSNorm(outside=True), [], ["eps/r"], 0),
+    "zero-centred gain": (LayerNorm(offset=True), ["diag(1/(1 + gain)) 1"], ["eps/s**2"], 1),
+    "eps a number": (LayerNorm(eps=1e-5), ["diag(1/gain) 1"], [], 1),
+    "scalenorm": (ScaleNorm(), ["xhat"], [], 1),
+    "length with eps": (L2Norm(eps=EPS), [], ["eps/r**2"], 0),
+    "batchnorm": (BatchNorm(), [], [], 0),
+    "dynamic tanh": (DynamicTanh(), [], [], 0),
+    # A sum over groups is outside the decision procedure: the numbers say what is null.
+    "groupnorm": (GroupNorm(), [], [], 2),
+}
+
+
+@pytest.mark.parametrize(("norm", "left", "weak", "nulls"), NORMS.values(), ids=NORMS)
+def test_every_norm(norm, left, weak, nulls):
+    block = norm(x + derive.sublayer("ffn")(x))
+    proved = null_directions(derive.derivation(block, x))
+    assert [str(v) for v in proved.left] == left
+    assert [str(one.factor) for one in proved.weak] == weak
+    values = {"g": 1.5, "a": 0.8}
+    found = lyapunov_spectrum(block, x, 12, width=6, groups=2, values=values)
+    assert found.null_directions == nulls
 
 
 class Centring(Map):
