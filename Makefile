@@ -22,7 +22,7 @@ help:
 	@echo "make test-slow  only the tests that take more than about ten seconds"
 	@echo "make lint       ruff check, ruff format --check, import contracts"
 	@echo "make types      mypy"
-	@echo "make bench      time the derivations against explicit entries"
+	@echo "make bench      time the closed form against its peers; ARGS=--quick for small sizes"
 	@echo "make setup      make .venv and install the package with all extras"
 	@echo "make clean      remove .venv, report/ and what the tools leave behind"
 
@@ -66,7 +66,8 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/show.py $(ARGS)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[bench]'
+	$(BIN)/derive bench $(ARGS)
 
 clean:
 	rm -rf $(VENV) report build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

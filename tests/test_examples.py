@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import runpy
 from pathlib import Path
@@ -76,17 +75,6 @@ def test_check_bert(capsys):
     assert "in float64\nok: True" in shown
     assert number(shown, "as pre-norm:") > 1e-3
     assert shown.rstrip().endswith("ok: False")
-
-
-def test_benchmark_runs(capsys, monkeypatch):
-    """It measures every case; how long that takes is no business of a test."""
-    script = EXAMPLES.parent / "benchmarks" / "show.py"
-    monkeypatch.setattr("sys.argv", [str(script), "--json", "--repeat", "1", "--sizes", "2"])
-    runpy.run_path(str(script), run_name="__main__")
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    cases = {(r["placement"], r["norm"], r["sublayer"]) for r in rows}
-    assert len(cases) == len(rows) == 12
-    assert all(r["ratio"] > 0 for r in rows)
 
 
 def test_every_example_is_tested():

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import click
 
 import derive
+from derive.cli.bench import bench
 from derive.cli.catalogue import catalogue, list_
 from derive.cli.check import check
 from derive.cli.depth import depth
@@ -43,6 +44,7 @@ for _command in (
     list_,
     catalogue,
     report,
+    bench,
 ):
     cli.add_command(_command)
 
