@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from derive.errors import DomainError, ShapeError, UnknownNodeError
 from derive.linalg.arrays import Array, as_array, as_count
+from derive.linalg.blocks import shared_blocks
 from derive.linalg.factors import Factor, as_factor
 from derive.linalg.materialise import materialise, token_blocks
 from derive.linalg.operator import Operator
@@ -145,6 +146,8 @@ def as_deflated(name: str, item: object) -> DeflatedFactor:
 
 def factor_blocks(factor: Factor, groups: int) -> Array:
     """Return a matrix as one block, or the blocks of its tokens: ``(groups, rows, cols)``."""
+    if isinstance(factor, Operator) and factor.tokens == 1 and factor.tokenwise:
+        return shared_blocks(factor)
     if groups == 1:
         return materialise(factor)[None]
     if not isinstance(factor, Operator):
@@ -154,7 +157,8 @@ def factor_blocks(factor: Factor, groups: int) -> Array:
 
 def without(null: Array, image: Array) -> Array:
     """Return an image (t * d, m) without its components along null directions (t, d, r)."""
-    basis = np.linalg.qr(null)[0]
+    single = null.shape[2] == 1
+    basis = null / np.linalg.norm(null, axis=1)[:, None] if single else np.linalg.qr(null)[0]
     by_token = image.reshape(len(null), -1, image.shape[1])
     return (by_token - basis @ (basis.transpose(0, 2, 1) @ by_token)).reshape(image.shape)
 
