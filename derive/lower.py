@@ -54,6 +54,7 @@ __all__ = [
     "evaluate",
     "evaluator",
     "linearise",
+    "lineariser",
     "lower",
     "lower_paths",
     "lower_together",
@@ -908,9 +909,25 @@ def lowerer(
     return _replayed(_lowered, expr, weights, state)
 
 
+def lineariser(
+    jacobian: sp.Basic, output: sp.Basic, weights: Mapping[str, Any], state: np.ndarray
+) -> Callable[[Mapping[str, Any], np.ndarray], tuple[Operator, np.ndarray]]:
+    """Return a quick `lower` and `evaluate` in one, what they share computed once.
+
+    Parameters, returns and raises as `evaluator`, with an operator and the value.
+    """
+    run = _replayed(_together, ((jacobian,), (output,)), weights, state)
+
+    def quick(weights: Mapping[str, Any], state: np.ndarray) -> tuple[Operator, np.ndarray]:
+        (operator,), (value,) = run(weights, state)
+        return operator, value
+
+    return quick
+
+
 def _replayed(
     compute: Callable[[Any, Any], Any],
-    expr: sp.Basic,
+    expr: Any,
     weights: Mapping[str, Any],
     state: np.ndarray,
 ) -> Callable[[Mapping[str, Any], np.ndarray], Any]:

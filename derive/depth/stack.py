@@ -106,8 +106,8 @@ class Stack:
 
     def states(self, x: Any) -> list[np.ndarray]:
         """Return the states ``x_0, ..., x_L``, each ``(n, d)``."""
-        start = np.atleast_2d(np.array(x, dtype=float))
-        if self._trajectory and np.array_equal(self._trajectory[0], start):
+        start = self._start(x)
+        if self._known(start):
             return list(self._trajectory)
         together = self._together()
         states = [start] if together is None else together.states(self.derivations[0], start)
@@ -115,6 +115,14 @@ class Stack:
             states.append(evaluate(found.block, weights, states[-1], self.maps))
         self._trajectory = tuple(states)
         return states
+
+    @staticmethod
+    def _start(x: Any) -> np.ndarray:
+        return np.atleast_2d(np.array(x, dtype=float))
+
+    def _known(self, start: np.ndarray) -> bool:
+        """Whether the trajectory that is kept begins here."""
+        return bool(self._trajectory) and np.array_equal(self._trajectory[0], start)
 
     def _together(self) -> SideBySide | None:
         """Return the layers side by side if they still are these, of one block."""
@@ -135,10 +143,19 @@ class Stack:
         return self._operators(x, _branch)
 
     def _operators(self, x: Any, part: Any) -> list[Operator]:
+        together = self._together()
+        if together is not None:
+            found, start = self.derivations[0], self._start(x)
+            if not self._known(start):
+                states, operators = together.sweep(found, part(found), start)
+                self._trajectory = tuple(states)
+                return operators
+            return together.operators(part(found), self._trajectory)
+        states = self.states(x)
         return [
             lower(part(found), weights, state, self.maps)
             for found, weights, state in zip(
-                self.derivations, self.weights, self.states(x)[:-1], strict=True
+                self.derivations, self.weights, states[:-1], strict=True
             )
         ]
 

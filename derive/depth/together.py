@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import sympy as sp
 
 from derive.calculus.derivation import Derivation
 from derive.linalg import Operator
 from derive.linalg.arrays import is_finite
-from derive.lower import PerToken, evaluate, evaluator, lowerer
+from derive.lower import PerToken, evaluate, evaluator, lineariser, lowerer
 
 __all__ = ["SideBySide"]
 
@@ -58,18 +59,39 @@ class SideBySide:
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # found by the result
     def states(self, found: Derivation, x: np.ndarray) -> list[np.ndarray]:
         """Return the states of one block along the layers, from `x` of shape (n, d)."""
-        if not is_finite(x):
-            evaluate(found.block, self._views[0], x)  # says so
+        self._require_finite(found, [x])
         states = [x]
         run = evaluator(found.block, self._views[0], x)
         for weights in self._views:
             states.append(run(weights, states[-1]))
+        return self._require_finite(found, states)
+
+    def sweep(
+        self, found: Derivation, expr: sp.Basic, x: np.ndarray
+    ) -> tuple[list[np.ndarray], list[Operator]]:
+        """Return the states and an expression's operator in every layer, in one pass."""
+        self._require_finite(found, [x])
+        states, operators = [x], []
+        run = lineariser(expr, found.output, self._views[0], x)
+        for weights in self._views:
+            operator, value = run(weights, states[-1])
+            states.append(value)
+            operators.append(operator)
+        return self._require_finite(found, states), operators
+
+    def _require_finite(self, found: Derivation, states: list[np.ndarray]) -> list[np.ndarray]:
+        """Return the states as arrays of their own; where one is not finite, the layer says so."""
         if not is_finite(np.concatenate(states)):
-            for weights, state in zip(self._views, states[:-1], strict=True):
-                evaluate(found.block, weights, state)  # says where it overflows
+            for weights, state in zip(self._views, states, strict=False):
+                evaluate(found.block, weights, state)
         return [np.array(state) for state in states]
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # found by the result
+    def operators(self, expr: sp.Basic, states: Sequence[np.ndarray]) -> list[Operator]:
+        """Return an expression's operator in every layer, at the states from `states`."""
+        run = lowerer(expr, self._views[0], states[0])
+        return [run(w, state) for w, state in zip(self._views, states[:-1], strict=True)]
+
     def jacobian(self, found: Derivation, states: Sequence[np.ndarray]) -> Operator:
         """Return the Jacobians of all layers as one operator, each layer a token.
 

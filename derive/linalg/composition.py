@@ -66,7 +66,8 @@ class Sum(Operator):
     def _transposed(self) -> Sum:
         if not self.terms:
             return Sum(Zero(self.tokens, self.cols, self.rows))
-        return Sum(*(term._transposed for term in self.terms))
+        terms = tuple(term._transposed for term in self.terms)
+        return self._altered(self.tokens, self.cols, self.rows, terms=terms)
 
     @property
     def _work(self) -> int:
@@ -124,7 +125,8 @@ class Chain(Operator):
     def _transposed(self) -> Chain:
         if not self.factors:
             return self
-        return Chain(*(factor._transposed for factor in reversed(self.factors)))
+        factors = tuple(factor._transposed for factor in reversed(self.factors))
+        return self._altered(self.tokens, self.cols, self.rows, factors=factors)
 
     @property
     def _work(self) -> int:

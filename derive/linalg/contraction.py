@@ -112,9 +112,8 @@ class Contraction(Operator):
 
     @cached_property
     def _transposed(self) -> Contraction:
-        return Contraction(
-            tuple(_transpose(term) for term in self.terms), self.tokens, self.cols, self.rows
-        )
+        terms = tuple(_transpose(term) for term in self.terms)
+        return self._altered(self.tokens, self.cols, self.rows, terms=terms)
 
 
 def mixes(term: Term) -> bool:

@@ -291,7 +291,7 @@ def _entries_beside(factors: tuple[Operator, ...]) -> int:
     rows, cols = factors[0].rows, factors[-1].cols
     size = tokens * rows * tokens * cols
     if not mixing:
-        return _blocks_beside(factors, size // 64)
+        return _blocks_beside(factors, size // 32)
     if len(mixing) > 1:
         inner = factors[mixing[-2] + 1 :]
         width = max(f.rows for f in factors[: mixing[-2] + 2])
@@ -316,6 +316,10 @@ def _entries_beside(factors: tuple[Operator, ...]) -> int:
         left, middle, right = flipped, middle._transposed, tuple(f._transposed for f in left[::-1])
         before, _ = split_simple(right)
     outside, inside = _blocks_like(left), _blocks_like(before)
+    if left and all(map(is_simple, left)):  # then it is formed all the same
+        sides += max(map(_leading, left)) * left[0].rows * left[-1].cols + _blocks_beside(
+            left, size // 32
+        )
     row = rows * tokens * cols
     at_once = max(1, min(_ENTRIES_IN_WORK, size // 64) // row)
     held = 0
@@ -352,7 +356,7 @@ def _merged_entries(factors: tuple[Operator, ...]) -> int:
     if not factors or all(map(is_simple, factors)) or isinstance(factors[0], Dense):
         return 0
     rows, cols, tokens = factors[0].rows, factors[-1].cols, factors[0].tokens
-    most = tokens * rows * tokens * cols // 64
+    most = tokens * rows * tokens * cols // 32
     return max(map(_leading, factors)) * rows * cols + _blocks_beside(factors, most)
 
 

@@ -42,7 +42,7 @@ def _accumulate(factors: tuple[Operator, ...], grid: Array, *, fresh: bool = Fal
     """
     mixing = [place for place, factor in enumerate(factors) if not factor.tokenwise]
     if not mixing:
-        entries = min(_ENTRIES_IN_WORK, grid.size // 64)
+        entries = min(_ENTRIES_IN_WORK, grid.size // 32)
         for part, blocks in blocks_in_parts(Chain(*factors), entries):
             for place, token in enumerate(range(part.start, part.stop)):
                 grid[token, :, token, :] += blocks[place if len(blocks) > 1 else 0]
@@ -88,7 +88,7 @@ def _blocks(op: Operator) -> Array:
     if isinstance(op, Dense):
         return op.matrix
     found: Array | None = None
-    entries = min(_ENTRIES_IN_WORK, op.shape[0] * op.shape[1] // 64)
+    entries = min(_ENTRIES_IN_WORK, op.shape[0] * op.shape[1] // 32)
     for part, blocks in blocks_in_parts(op, entries):
         if part.stop - part.start == op.tokens:
             return blocks

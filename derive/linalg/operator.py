@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import FrozenInstanceError
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -103,6 +103,17 @@ class Operator(LinearOperator):
     def _transposed(self) -> Operator:
         """The structured transpose."""
         raise NotImplementedError
+
+    def _altered(self, tokens: int, rows: int, cols: int, **attributes: Any) -> Self:
+        """Return a copy with other attributes; what was checked once is not checked again."""
+        copy = object.__new__(type(self))
+        fields = vars(copy)
+        fields.update(vars(self))
+        for cached in ("_transposed", "_work"):
+            fields.pop(cached, None)
+        shape = (tokens * rows, tokens * cols)
+        fields.update(attributes, tokens=tokens, rows=rows, cols=cols, shape=shape)
+        return copy
 
     @property
     def _work(self) -> int:

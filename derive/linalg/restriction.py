@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import singledispatch
+from typing import Any
 
 from derive.linalg.arrays import Array
 from derive.linalg.blocks import shared_blocks
@@ -21,66 +22,62 @@ def restricted(op: Operator, part: slice) -> Operator | None:
     return None
 
 
-@restricted.register
-def _(op: Identity, part: slice) -> Operator | None:
-    return Identity(_count(op, part), op.rows)
-
-
-@restricted.register
-def _(op: Zero, part: slice) -> Operator | None:
-    return Zero(_count(op, part), op.rows, op.cols)
+@restricted.register(Identity)
+@restricted.register(Zero)
+def _(op: Operator, part: slice) -> Operator | None:
+    return _part_of(op, part)
 
 
 @restricted.register
 def _(op: Scaling, part: slice) -> Operator | None:
-    return Scaling(_of(op.factors, part), _count(op, part), op.rows)
+    return _part_of(op, part, factors=_of(op.factors, part))
 
 
 @restricted.register
 def _(op: Diagonal, part: slice) -> Operator | None:
-    return Diagonal(_of(op.entries, part), _count(op, part))
+    return _part_of(op, part, entries=_of(op.entries, part))
 
 
 @restricted.register
 def _(op: LowRank, part: slice) -> Operator | None:
-    return LowRank(_of(op.left, part), _of(op.right, part), _count(op, part))
+    return _part_of(op, part, left=_of(op.left, part), right=_of(op.right, part))
 
 
 @restricted.register
 def _(op: Dense, part: slice) -> Operator | None:
-    return Dense(_of(op.matrix, part), _count(op, part))
+    return _part_of(op, part, matrix=_of(op.matrix, part))
 
 
 @restricted.register
 def _(op: Contraction, part: slice) -> Operator | None:
     if not op.tokenwise:
         return None
-    terms = [
-        [(a[(slice(None),) * labels.index("i") + (part,)], labels) if "i" in labels else (a, labels)
-         for a, labels in term]
+    terms = tuple(
+        tuple(
+            (a[(slice(None),) * labels.index("i") + (part,)] if "i" in labels else a, labels)
+            for a, labels in term
+        )
         for term in op.terms
-    ]  # fmt: skip
-    return Contraction(terms, _count(op, part), op.rows, op.cols)
+    )
+    return _part_of(op, part, terms=terms)
 
 
 @restricted.register
 def _(op: Sum, part: slice) -> Operator | None:
-    if not op.terms:
-        return Zero(_count(op, part), op.rows, op.cols)
     terms = [found for term in op.terms if (found := restricted(term, part)) is not None]
-    return Sum(*terms) if len(terms) == len(op.terms) else None
+    return _part_of(op, part, terms=tuple(terms)) if len(terms) == len(op.terms) else None
 
 
 @restricted.register
 def _(op: Chain, part: slice) -> Operator | None:
-    if not op.factors:
-        return Identity(_count(op, part), op.rows)
     factors = [found for factor in op.factors if (found := restricted(factor, part)) is not None]
-    return Chain(*factors) if len(factors) == len(op.factors) else None
+    return _part_of(op, part, factors=tuple(factors)) if len(factors) == len(op.factors) else None
 
 
-def _count(op: Operator, part: slice) -> int:
-    return len(range(*part.indices(op.tokens)))
+def _part_of(op: Operator, part: slice, **attributes: Any) -> Operator:
+    """Return a copy on fewer tokens."""
+    tokens = len(range(*part.indices(op.tokens)))
+    return op._altered(tokens, op.rows, op.cols, **attributes)
 
 
 def _of(array: Array, part: slice) -> Array:

@@ -198,7 +198,7 @@ class LowRank(Operator):
 
     @cached_property
     def _transposed(self) -> LowRank:
-        return LowRank(self.right, self.left, self.tokens)
+        return self._altered(self.tokens, self.cols, self.rows, left=self.right, right=self.left)
 
     @property
     def _work(self) -> int:
@@ -240,7 +240,8 @@ class Dense(Operator):
 
     @cached_property
     def _transposed(self) -> Dense:
-        return Dense(self.matrix.transpose(0, 2, 1), self.tokens)
+        matrix = self.matrix.transpose(0, 2, 1)
+        return self._altered(self.tokens, self.cols, self.rows, matrix=matrix)
 
 
 def _blocks_times(blocks: Array, x: Array) -> Array:
