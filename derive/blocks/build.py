@@ -189,15 +189,30 @@ def streams(
     UnknownNameError
         If the name is not known.
     """
+    blocks = stream_blocks(name, norm_, sublayer_)
+    return {
+        (out, stream): derivation(block_, state(stream))
+        for out, block_ in blocks.items()
+        for stream in blocks
+    }
+
+
+def stream_blocks(
+    name: str, norm_: str | _Norm = "layernorm", sublayer_: str | Map = "abstract"
+) -> dict[str, sp.Basic]:
+    """Return the new value of every stream of a placement with several; as for `streams`."""
     entry = stream_placement(name)
     states = {stream: state(stream) for stream in entry.equations}
-    found = {}
-    for out, equation in entry.equations.items():
-        maps = _maps(equation, norm_, sublayer_)
-        block_ = parse_block(equation, maps, states["x"], scalars=STREAM_SCALARS, others=states)
-        for stream, variable in states.items():
-            found[out, stream] = derivation(block_, variable)
-    return found
+    return {
+        out: parse_block(
+            equation,
+            _maps(equation, norm_, sublayer_),
+            states["x"],
+            scalars=STREAM_SCALARS,
+            others=states,
+        )
+        for out, equation in entry.equations.items()
+    }
 
 
 def layer(

@@ -1,0 +1,1 @@
+"""Depth laws: what placement does to forward variance and gradient, over random weights."""

@@ -1,0 +1,202 @@
+r"""Gaussian moments of activations: the dual kernels that depth laws are made of.
+
+For :math:`(a, b)` jointly normal with mean 0, variance q and correlation :math:`\rho`,
+
+.. math:: K(q, \rho) = \mathbb E\,\phi(a)\phi(b), \qquad
+    \dot K(q, \rho) = \mathbb E\,\phi'(a)\phi'(b).
+
+At :math:`\rho = 1` they are the second moments of :math:`\phi(a)` and :math:`\phi'(a)`. Closed
+forms are SymPy expressions; the others are Gauss-Hermite sums of the Hermite expansion
+
+.. math:: K(q, \rho) = \sum_k c_k(q)^2 \rho^k, \qquad
+    c_k(q) = \mathbb E\,\phi(\sqrt q\,z)\,\mathrm{He}_k(z)/\sqrt{k!}.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import sympy as sp
+from scipy.special import roots_hermitenorm
+
+from derive.blocks.activations import activation
+from derive.calculus.pointwise import Activation
+from derive.errors import DomainError, UnknownNodeError
+from derive.lower import activation_function
+
+__all__ = ["DualKernel", "dual_kernel"]
+
+Number = Any
+"""A float, or a SymPy expression."""
+
+NODES = 400
+"""Nodes of the Gauss-Hermite rule; closed forms are met to 1e-10 where the function is smooth."""
+TERMS = 120
+"""Terms of the Hermite expansion."""
+
+_q, _r = sp.symbols("q rho", real=True)
+
+
+@dataclass(frozen=True)
+class DualKernel:
+    r"""The moments :math:`K` and :math:`\dot K` of an activation.
+
+    Attributes
+    ----------
+    activation : Activation
+        The function.
+    exact_value, exact_slope : sympy.Lambda or None
+        Closed forms in q and rho, where there is one.
+    source : str
+        Where the closed forms are from.
+    """
+
+    activation: Activation
+    exact_value: sp.Lambda | None = None
+    exact_slope: sp.Lambda | None = None
+    source: str = ""
+
+    def value(self, q: Number, rho: Number = 1) -> Number:
+        r"""Return :math:`\mathbb E\,\phi(a)\phi(b)`.
+
+        Parameters
+        ----------
+        q : float or expression
+            Variance of both, not negative.
+        rho : float or expression
+            Correlation, -1 to 1.
+
+        Raises
+        ------
+        DomainError
+            If a number is out of range.
+        UnknownNodeError
+            If an argument is an expression and there is no closed form.
+        """
+        return self._moment(self.exact_value, 0, q, rho)
+
+    def slope(self, q: Number, rho: Number = 1) -> Number:
+        r"""Return :math:`\mathbb E\,\phi'(a)\phi'(b)`; arguments as for `value`."""
+        return self._moment(self.exact_slope, 1, q, rho)
+
+    def _moment(self, exact: sp.Lambda | None, order: int, q: Number, rho: Number) -> Number:
+        symbolic = any(isinstance(v, sp.Basic) and not v.is_number for v in (q, rho))
+        if not symbolic and (float(q) < 0 or abs(float(rho)) > 1 + 1e-12):
+            raise DomainError(f"q, rho: expected q >= 0 and |rho| <= 1, got q = {q}, rho = {rho}")
+        if exact is not None:
+            if symbolic or isinstance(q, sp.Basic) or isinstance(rho, sp.Basic):
+                return exact(q, rho)
+            return float(_compiled(exact)(float(q), min(1.0, max(-1.0, float(rho)))))
+        if symbolic:
+            raise UnknownNodeError(
+                f"{self.activation.name}: its Gaussian moments have no closed form here; expected "
+                f"numbers, got q = {q}, rho = {rho}"
+            )
+        if float(rho) == 1.0:
+            return _second_moment(self.activation, order, float(q))
+        squares = _coefficients(self.activation, order, float(q)) ** 2
+        return float(squares @ float(rho) ** np.arange(TERMS))
+
+
+@lru_cache(maxsize=64)
+def _compiled(exact: sp.Lambda) -> Callable[[float, float], float]:
+    return sp.lambdify(exact.variables, exact.expr, "numpy")
+
+
+@lru_cache(maxsize=1)
+def _rule() -> tuple[np.ndarray, np.ndarray]:
+    nodes, weights = roots_hermitenorm(NODES)
+    return nodes, weights / math.sqrt(2 * math.pi)
+
+
+@lru_cache(maxsize=4096)
+def _second_moment(function: Activation, order: int, q: float) -> float:
+    nodes, weights = _rule()
+    return float(weights @ activation_function(function, order)(math.sqrt(q) * nodes) ** 2)
+
+
+@lru_cache(maxsize=1024)
+def _coefficients(function: Activation, order: int, q: float) -> np.ndarray:
+    nodes, weights = _rule()
+    weighted = weights * activation_function(function, order)(math.sqrt(q) * nodes)
+    previous, current = np.zeros_like(nodes), np.ones_like(nodes)
+    found = []
+    for k in range(TERMS):  # normalised Hermite polynomials by their recurrence
+        found.append(weighted @ current)
+        previous, current = current, (nodes * current - math.sqrt(k) * previous) / math.sqrt(k + 1)
+    return np.array(found)
+
+
+def _relu() -> DualKernel:
+    angle = sp.pi - sp.acos(_r)
+    return DualKernel(
+        activation("relu"),
+        sp.Lambda((_q, _r), _q / (2 * sp.pi) * (sp.sqrt(1 - _r**2) + _r * angle)),
+        sp.Lambda((_q, _r), angle / (2 * sp.pi)),
+        "Cho and Saul, Kernel Methods for Deep Learning, NIPS 2009, section 2, n = 0, 1",
+    )
+
+
+def _gelu() -> DualKernel:
+    r"""Kernels of :math:`\phi(t) = t\,\Phi(t)`, by Stein's identity.
+
+    With :math:`D = \det(I + \Sigma) = (1+q)^2 - q^2\rho^2`: weighting by a normal density is
+    conditioning on a noisy zero, which gives the four expectations below.
+    """
+    det = (1 + _q) ** 2 - _q**2 * _r**2
+    both = sp.Rational(1, 4) + sp.asin(_q * _r / (1 + _q)) / (2 * sp.pi)  # E Phi(a) Phi(b)
+    left = _q - _q**2 * _r**2 / (1 + _q)  # the variance of b given a noisy a
+    ours = left / (2 * sp.pi * sp.sqrt(det))  # E density(a) b Phi(b)
+    theirs = _q * _r / (1 + _q) / (2 * sp.pi * sp.sqrt(det))  # E Phi(a) b density(b)
+    twice = _q * _r / (2 * sp.pi * det ** sp.Rational(3, 2))  # E a b density(a) density(b)
+    return DualKernel(
+        activation("gelu"),
+        sp.Lambda((_q, _r), _q * ours + _q * _r * (both + theirs)),
+        sp.Lambda((_q, _r), both + 2 * theirs + twice),
+        "own, by Stein's identity; second moments as in Kedia et al., 2024, arXiv:2403.09635",
+    )
+
+
+def _relu2() -> DualKernel:
+    sine, angle = sp.sqrt(1 - _r**2), sp.pi - sp.acos(_r)
+    second = 3 * sine * _r + angle * (1 + 2 * _r**2)
+    return DualKernel(
+        activation("relu2"),
+        sp.Lambda((_q, _r), _q**2 / (2 * sp.pi) * second),
+        sp.Lambda((_q, _r), 2 * _q / sp.pi * (sine + angle * _r)),
+        "Cho and Saul, Kernel Methods for Deep Learning, NIPS 2009, section 2, n = 1, 2",
+    )
+
+
+_EXACT: dict[str, Callable[[], DualKernel]] = {"relu": _relu, "gelu": _gelu, "relu2": _relu2}
+
+
+@lru_cache(maxsize=32)
+def dual_kernel(name: str | Activation) -> DualKernel:
+    """Return the moments of an activation.
+
+    Parameters
+    ----------
+    name : str or Activation
+        One of `derive.blocks.activations.ACTIVATIONS`.
+
+    Raises
+    ------
+    UnknownNameError
+        If the activation is not known.
+    UnknownNodeError
+        If it is abstract.
+    """
+    function = activation(name)
+    if function.name in _EXACT and function == activation(function.name):
+        return _EXACT[function.name]()
+    if len(function.args) < 2:
+        raise UnknownNodeError(
+            f"activation: {function.name} is abstract; its moments have no values"
+        )
+    return DualKernel(function)

@@ -1,0 +1,265 @@
+r"""The law of a placement over depth: its recursion, its solution in L, its numbers.
+
+For a stack of L blocks with independent weights, :math:`v_l = \mathbb E|x_l|^2/d` and the gradient
+:math:`g_l = \partial\mathcal L/\partial x_l` obey
+
+.. math:: v_l = \Phi_l(v_{l-1}), \qquad
+    \frac{\mathbb E|g_{l-1}|^2}{\mathbb E|g_l|^2} = G_l(v_{l-1}), \qquad l = 1, \dots, L,
+
+with :math:`\Phi` and G composed from the block by `derive.laws.meanfield`. Where attention mixes
+tokens, the correlations of tokens and of gradients are part of the state, and the law is evaluated
+as a recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import sympy as sp
+
+from derive.blocks.build import block, layer, state, stream_blocks, sublayer
+from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
+from derive.calculus.maps import Map
+from derive.errors import DomainError, UnknownNodeError
+from derive.laws.components import Moments, Setting
+from derive.laws.initial import Scheme, scheme, sizes
+from derive.laws.meanfield import BlockMoments, StreamMoments
+from derive.laws.solve import Solution, solve
+from derive.symbols import L, d, f, l
+
+__all__ = ["DepthLaw", "Prediction"]
+
+_v = sp.Symbol("v", positive=True)
+
+INDEPENDENT = Moments(1.0, 0.0)
+"""Tokens of mean square 1 without correlation."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    r"""A law at one depth.
+
+    Attributes
+    ----------
+    forward : tuple of Moments
+        The moments of the first stream at l = 0..L.
+    gradient : tuple of Moments
+        Those of the gradient at l = 0..L, added over the streams; at L each has mean square 1.
+    """
+
+    forward: tuple[Moments, ...]
+    gradient: tuple[Moments, ...]
+
+    @property
+    def growth(self) -> float:
+        r"""Return :math:`v_L/v_0`."""
+        return float(self.forward[-1].v / self.forward[0].v)
+
+    @property
+    def gradient_ratio(self) -> float:
+        r"""Return :math:`\mathbb E|g_0|^2/\mathbb E|g_L|^2`."""
+        return float(self.gradient[0].v / self.gradient[-1].v)
+
+
+@dataclass(frozen=True)
+class DepthLaw:
+    r"""The law of a placement.
+
+    Parameters
+    ----------
+    placement : str
+        A placement of any kind, or an equation.
+    norm : str
+        Kind of its norms.
+    sublayers : sequence of str
+        The sublayers of the blocks in turn, as for `derive.sublayer`; a placement that is a whole
+        layer takes its attention and its feed-forward sublayer from among them.
+    init : str or Scheme
+        The initialisation.
+    tokens : int
+        n.
+    values : mapping, optional
+        Values of scalars, in place of those at the start of training.
+    memory : Moments
+        The moments of a cross-attention's memory.
+
+    Raises
+    ------
+    UnknownNameError
+        If a name is not known.
+    DomainError
+        If `tokens` is below 1.
+    """
+
+    placement: str
+    norm: str = "layernorm"
+    sublayers: tuple[str, ...] = ("ffn:relu",)
+    init: str | Scheme = "lecun"
+    tokens: int = 1
+    values: Mapping[str, float] | None = None
+    memory: Moments = INDEPENDENT
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise DomainError(f"tokens: expected at least 1, got {self.tokens}")
+        scheme(self.init)
+        self.blocks_of(1, 1)
+
+    # -- blocks
+
+    def blocks_of(self, number: int, layers: int) -> dict[str, sp.Basic]:
+        """Return the new value of each stream in block `number` of `layers`."""
+        return _blocks(self._name_of(number, layers), self.norm, self._sublayers_of(number))
+
+    def _name_of(self, number: int, layers: int) -> str:
+        key = self.placement.lower()
+        return MIXES[key].layout(layers)[number - 1] if key in MIXES else self.placement
+
+    def _sublayers_of(self, number: int) -> tuple[str, ...]:
+        entry = PLACEMENTS.get(self.placement.lower())
+        if entry is not None and entry.is_layer:
+            return self.sublayers
+        return (self.sublayers[(number - 1) % len(self.sublayers)],)
+
+    def _scalars(self, name: str, number: Any, layers: Any) -> dict[str, Any]:
+        entry = PLACEMENTS.get(name.lower()) or STREAMS.get(name.lower())
+        declared = {} if entry is None else entry.scalars
+        at = {l: number, L: layers}
+        return {
+            **{k: sp.sympify(e).subs(at) for k, e in declared.items()},
+            "l": number,
+            "L": layers,
+            "eps": 0,
+            **(self.values or {}),
+        }
+
+    # -- numbers
+
+    def predict(
+        self,
+        layers: int,
+        *,
+        width: int | None = None,
+        hidden: int | None = None,
+        correlation: float = 0.0,
+        gradient_correlation: float = 0.0,
+        start: float = 1.0,
+    ) -> Prediction:
+        r"""Evaluate the law at one depth.
+
+        Parameters
+        ----------
+        layers : int
+            L, the number of blocks, at least 1.
+        width, hidden : int, optional
+            d and f. With a width, each norm keeps the share :math:`(d-2)/d` of a gradient (RMSNorm
+            :math:`(d-1)/d`); without one, d is taken to infinity with f = 4 d.
+        correlation, gradient_correlation : float
+            Of two tokens of the input, and of the gradient at the output.
+        start : float
+            :math:`v_0`.
+
+        Raises
+        ------
+        DomainError
+            If a size or a correlation is out of range.
+        UnknownNodeError
+            If a component has no moments.
+        """
+        for name, value in (
+            ("correlation", correlation),
+            ("gradient_correlation", gradient_correlation),
+        ):
+            if not -1 <= value <= 1:
+                raise DomainError(f"{name}: expected -1 to 1, got {value}")
+        if layers < 1:
+            raise DomainError(f"layers: expected at least 1, got {layers}")
+        # Without a width only ratios of d and f matter, except where weights have a fixed size.
+        at = sizes(1024 if width is None else width, hidden, layers)
+        setting = Setting(scheme(self.init), self.tokens, self.memory, at)
+        names = tuple(self.blocks_of(1, layers))
+        signal = Moments(start, start * correlation)
+        moments: StreamMoments = {(a, b): signal for a in names for b in names}
+        passed: list[BlockMoments] = []
+        forward = [signal]
+        for number in range(1, layers + 1):
+            name = self._name_of(number, layers)
+            passed.append(
+                BlockMoments(
+                    self.blocks_of(number, layers),
+                    moments,
+                    setting,
+                    self._scalars(name, number, layers),
+                    width,
+                )
+            )
+            moments = passed[-1].forward()
+            forward.append(moments[names[0], names[0]])
+        unit, none = Moments(1.0, gradient_correlation), Moments(0.0, 0.0)
+        flow: StreamMoments = {(a, b): unit if a == b else none for a in names for b in names}
+        gradient = [_added(flow, names)]
+        for one in reversed(passed):
+            flow = one.backward(flow)
+            gradient.append(_added(flow, names))
+        return Prediction(tuple(forward), tuple(reversed(gradient)))
+
+    # -- symbols
+
+    @cached_property
+    def recursion(self) -> tuple[sp.Expr, sp.Expr] | None:
+        r"""Return :math:`\Phi_l(v)` and :math:`G_l(v)` at infinite width, or None.
+
+        None where the state is more than v: several streams, several sublayers, attention, a
+        mixture; and where the activation's moments have no closed form at a variable v.
+        """
+        key = self.placement.lower()
+        entry = PLACEMENTS.get(key)
+        if key in STREAMS or key in MIXES or len(self.sublayers) > 1:
+            return None
+        if (entry is not None and entry.is_layer) or _mixes(self.sublayers[0]):
+            return None
+        setting = Setting(scheme(self.init), self.tokens, self.memory, {})
+        try:
+            one = BlockMoments(
+                _blocks(self.placement, self.norm, self.sublayers),
+                {("x", "x"): Moments(_v, sp.S.Zero)},
+                setting,
+                self._scalars(self.placement, l, L),
+            )
+        except UnknownNodeError:
+            return None
+        gradient = one.backward({("x", "x"): Moments(sp.S.One, sp.S.Zero)})
+        phi, gain = one.forward()["x", "x"].v, gradient["x", "x"].v
+        phi, gain = (sp.simplify(sp.sympify(e).subs(f, 4 * d)) for e in (phi, gain))
+        return phi, gain
+
+    @cached_property
+    def solution(self) -> Solution | None:
+        """Return the recursion solved in L, or None where there is no closed form."""
+        if self.recursion is None:
+            return None
+        return solve(*self.recursion, _v, sp.S.One)
+
+
+def _added(flow: StreamMoments, names: Sequence[str]) -> Moments:
+    return Moments(sum(flow[a, a].v for a in names), sum(flow[a, a].c for a in names))
+
+
+def _mixes(name: str) -> bool:
+    return sublayer(name).mixes_tokens
+
+
+def _blocks(name: str, norm: str, sublayers: tuple[str, ...]) -> dict[str, sp.Basic]:
+    key = name.lower()
+    if key in STREAMS:
+        return stream_blocks(key, norm, sublayers[0])
+    entry = PLACEMENTS.get(key)
+    if entry is None or not entry.is_layer:
+        return {"x": block(name, norm, sublayers[0], state("x"))}
+    made: list[Map] = [sublayer(one) for one in sublayers]
+    attention = next((m for m in made if m.mixes_tokens), None)
+    feed_forward = next((m for m in made if not m.mixes_tokens), None)
+    return {"x": layer(name, norm, attention, feed_forward, state("x"))}

@@ -1,0 +1,223 @@
+r"""Moments of a block, composed from its expression: no placement has a law of its own.
+
+At wide random weights every vector of a block is a linear combination of *sources* that are
+uncorrelated: the states, and the output of every sublayer (its last matrix has mean zero and is
+independent of all else). A norm divides by the root of the mean square. So
+
+.. math:: y = \sum_k a_k s_k, \qquad
+    \frac{\mathbb E|y|^2}{d} = \sum_{k,m} a_ka_m \operatorname{Cov}(s_k, s_m),
+
+where only states may be correlated with each other. The gradient runs backwards through the same
+combination; what comes out of a sublayer's transposed Jacobian is a source of its own. A norm also
+removes two directions of d from a gradient (RMSNorm one), whose share is kept where d is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from derive.blocks.norms import L2Norm, LayerNorm, RMSNorm
+from derive.calculus.atoms import Diag, State, Vector
+from derive.calculus.let import Let
+from derive.calculus.maps import Apply
+from derive.calculus.tensor import Product, Sum, is_scalar
+from derive.errors import UnknownNodeError, WeightError
+from derive.laws.components import Moments, Setting, backward, forward
+from derive.symbols import d
+
+__all__ = ["BlockMoments", "StreamMoments"]
+
+Number = Any
+Source = Any
+REMOVED = {LayerNorm: 2, RMSNorm: 1, L2Norm: 1}
+"""Directions that a norm removes from a gradient, at eps = 0."""
+
+StreamMoments = Mapping[tuple[str, str], Moments]
+"""The moments of each stream and between each two, by their names."""
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """What a source is multiplied by, and what a gradient is multiplied by on the way back."""
+
+    forth: Number
+    back: Number
+
+    def __add__(self, other: Coefficient) -> Coefficient:
+        return Coefficient(self.forth + other.forth, self.back + other.back)
+
+    def times(self, forth: Number, back: Number) -> Coefficient:
+        """Return the coefficient multiplied both ways."""
+        return Coefficient(self.forth * forth, self.back * back)
+
+
+Signal = dict[Source, Coefficient]
+
+
+class BlockMoments:
+    r"""The moments of a block's outputs and gradients, for given moments of its streams.
+
+    Parameters
+    ----------
+    outputs : mapping from str to expression
+        The new value of every stream, by its name; ``{"x": block}`` for one.
+    state : mapping from (str, str) to Moments
+        The moments of the streams.
+    setting : Setting
+        Weights and sizes.
+    scalars : mapping
+        Values of the block's scalars and constant vectors.
+    width : int or expression, optional
+        d, for the share of a gradient that norms keep; unlimited by default.
+
+    Raises
+    ------
+    UnknownNodeError
+        If a node or a sublayer has no moments.
+    WeightError
+        If a scalar has no value.
+    """
+
+    def __init__(
+        self,
+        outputs: Mapping[str, sp.Basic],
+        state: StreamMoments,
+        setting: Setting,
+        scalars: Mapping[str, Number] | None = None,
+        width: Number = None,
+    ) -> None:
+        self.state, self.setting, self.width = dict(state), setting, width
+        self.scalars = dict(scalars or {})
+        self.branches: dict[Apply, tuple[Signal, Moments]] = {}
+        self.signals = {name: self._signal(expr) for name, expr in outputs.items()}
+
+    # -- forward
+
+    def forward(self) -> dict[tuple[str, str], Moments]:
+        """Return the moments of the outputs, of each and between each two."""
+        return {
+            (a, b): self._between(s, t)
+            for a, s in self.signals.items()
+            for b, t in self.signals.items()
+        }
+
+    def _signal(self, expr: sp.Basic) -> Signal:
+        if isinstance(expr, State):
+            return {expr.name: Coefficient(1, 1)}
+        if isinstance(expr, Let):
+            return self._signal(expr.definition)
+        if isinstance(expr, Sum):
+            out: Signal = {}
+            for term in expr.args:
+                for source, a in self._signal(term).items():
+                    out[source] = out[source] + a if source in out else a
+            return out
+        if isinstance(expr, Product):
+            factor, rest = self._factor(expr)
+            return {s: a.times(factor, factor) for s, a in self._signal(rest).items()}
+        if isinstance(expr, Apply) and expr.mapping.family == "norm":
+            return self._normed(expr)
+        if isinstance(expr, Apply):
+            if expr not in self.branches:
+                argument = self._signal(expr.argument)
+                made = forward(expr.mapping, self._between(argument, argument), self.setting)
+                self.branches[expr] = (argument, made)
+            return {expr: Coefficient(1, 1)}
+        raise UnknownNodeError(f"law: no rule for {type(expr).__name__} ({expr})")
+
+    def _factor(self, expr: Product) -> tuple[Number, sp.Basic]:
+        factor: Number = 1
+        *fronts, rest = expr.args
+        for part in fronts:
+            if is_scalar(part):
+                factor = factor * self._number(part)
+            elif isinstance(part, Diag) and isinstance(part.args[0], Vector):
+                factor = factor * self._number(sp.Symbol(part.args[0].name))
+            else:
+                raise UnknownNodeError(f"law: no rule for the factor {part} in {expr}")
+        return factor, rest
+
+    def _number(self, scalar: sp.Expr) -> Number:
+        values = {s: self.scalars[s.name] for s in scalar.free_symbols if s.name in self.scalars}
+        found = scalar.subs(values)
+        missing = sorted(s.name for s in scalar.free_symbols - set(values))
+        if missing:
+            raise WeightError(f"values: no value for the scalar {', '.join(missing)}")
+        return self.setting.number(sp.sympify(found))
+
+    def _normed(self, expr: Apply) -> Signal:
+        removed = REMOVED.get(type(expr.mapping))
+        if removed is None:
+            raise UnknownNodeError(
+                f"norm: expected LayerNorm, RMSNorm or L2Norm, whose moments are known, got "
+                f"{type(expr.mapping).__name__}"
+            )
+        argument = self._signal(expr.argument)
+        v = self._between(argument, argument).v
+        features = self.setting.at.get(d, d) if isinstance(expr.mapping, L2Norm) else 1
+        unit = 1 / _root(features * v)
+        kept = 1 if self.width is None else _root(1 - removed / self.width)
+        return {s: a.times(unit, unit * kept) for s, a in argument.items()}
+
+    def _between(self, left: Signal, right: Signal) -> Moments:
+        v: Number = 0
+        c: Number = 0
+        for s, a in left.items():
+            for t, b in right.items():
+                found = self._covariance(s, t)
+                v += a.forth * b.forth * found.v
+                c += a.forth * b.forth * found.c
+        return Moments(v, c)
+
+    def _covariance(self, s: Source, t: Source) -> Moments:
+        if isinstance(s, str) and isinstance(t, str):
+            return self.state[s, t]
+        return self.branches[s][1] if s == t else Moments(0, 0)
+
+    # -- backward
+
+    def backward(self, gradient: StreamMoments) -> dict[tuple[str, str], Moments]:
+        """Return the moments of the gradient at the inputs, from those at the outputs."""
+        sources: dict[Source, Moments] = {}
+        flows: dict[Source, dict[Source, Number]] = {}
+
+        def send(signal: Signal, source: Source, factor: Number = 1) -> None:
+            for target, a in signal.items():
+                flow = flows.setdefault(target, {})
+                flow[source] = flow.get(source, 0) + a.back * factor
+
+        def moments(left: Mapping[Source, Number], right: Mapping[Source, Number]) -> Moments:
+            v: Number = 0
+            c: Number = 0
+            for s, a in left.items():
+                for t, b in right.items():
+                    both = isinstance(s, str) and isinstance(t, str)
+                    if both or s == t:
+                        found = gradient[s, t] if both else sources[s]
+                        v += a * b * found.v
+                        c += a * b * found.c
+            return Moments(v, c)
+
+        for name, signal in self.signals.items():
+            send(signal, name)
+        for branch, (argument, _) in reversed(self.branches.items()):
+            flow = flows.get(branch, {})
+            behind = backward(
+                branch.mapping,
+                moments(flow, flow),
+                self._between(argument, argument),
+                self.setting,
+            )
+            sources[branch] = behind
+            send(argument, branch)
+        names = list(self.signals)
+        return {(a, b): moments(flows.get(a, {}), flows.get(b, {})) for a in names for b in names}
+
+
+def _root(value: Number) -> Number:
+    return math.sqrt(value) if isinstance(value, float) else sp.sqrt(value)
