@@ -53,14 +53,12 @@ class Sum(Operator):
     def _apply(self, x: Array) -> Array:
         if not self.terms:
             return Zero(self.tokens, self.rows, self.cols)._apply(x)
-        total = self.terms[0]._apply(x)
-        for term in self.terms[1:]:
-            image = term._apply(x)
-            if image.shape == total.shape:
-                total += image
-            else:
-                total = total + image
-        return total
+        return _added([term._apply(x) for term in self.terms])
+
+    def _apply_transposed(self, x: Array) -> Array:
+        if not self.terms:
+            return Zero(self.tokens, self.cols, self.rows)._apply(x)
+        return _added([term._apply_transposed(x) for term in self.terms])
 
     @cached_property
     def _transposed(self) -> Sum:
@@ -121,6 +119,13 @@ class Chain(Operator):
             x = factor._apply(x)
         return x
 
+    def _apply_transposed(self, x: Array) -> Array:
+        if not self.factors:
+            return Identity(self.tokens, self.rows)._apply(x)
+        for factor in self.factors:
+            x = factor._apply_transposed(x)
+        return x
+
     @cached_property
     def _transposed(self) -> Chain:
         if not self.factors:
@@ -131,6 +136,17 @@ class Chain(Operator):
     @property
     def _work(self) -> int:
         return sum(factor._work for factor in self.factors)
+
+
+def _added(images: list[Array]) -> Array:
+    """Add fresh arrays; one that is shared by all tokens has a leading axis of 1."""
+    total = images[0]
+    for image in images[1:]:
+        if image.shape == total.shape:
+            total += image
+        else:
+            total = total + image
+    return total
 
 
 def _checked(name: str, ops: tuple[Operator, ...]) -> Operator:

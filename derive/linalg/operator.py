@@ -104,6 +104,10 @@ class Operator(LinearOperator):
         """The structured transpose."""
         raise NotImplementedError
 
+    def _apply_transposed(self, x: Array) -> Array:
+        """Map ``x`` of shape (n, rows, k) by the transpose, as ``_apply`` does by the operator."""
+        return self._transposed._apply(x)
+
     def _altered(self, tokens: int, rows: int, cols: int, **attributes: Any) -> Self:
         """Return a copy with other attributes; what was checked once is not checked again."""
         copy = object.__new__(type(self))
@@ -131,10 +135,12 @@ class Operator(LinearOperator):
         return self._matmat(x.reshape(-1, 1))
 
     def _rmatmat(self, X: Array) -> Array:
-        return self._transposed._matmat(X)
+        columns = X.shape[1]
+        stacked = np.asarray(X).reshape(self.tokens, self.rows, columns)
+        return self._apply_transposed(stacked).reshape(self.shape[1], columns)
 
     def _rmatvec(self, x: Array) -> Array:
-        return self._transposed._matvec(x)
+        return self._rmatmat(x.reshape(-1, 1))
 
     def _adjoint(self) -> Operator:
         return self._transposed

@@ -212,6 +212,7 @@ class _Builder:
 
     def __init__(self, frame: Sequence[Any], inputs: Iterable[Recorded]) -> None:
         self._slots: dict[Any, int] = {}
+        self._arrays = [value for value in frame if isinstance(value, np.ndarray)]
         for slot, value in enumerate(frame):
             if isinstance(value, np.ndarray) and value.dtype == np.float64:
                 self._slots.setdefault(_place(value), slot)
@@ -234,6 +235,8 @@ class _Builder:
     def _array(self, array: Array, used: set[int]) -> Callable[[Sequence[Any]], Any]:
         slot = self._slots.get(_place(array))
         if slot is None:
+            if any(np.may_share_memory(array, value) for value in self._arrays):
+                raise DepartureError  # a view that was made outside
             return lambda frame: array
         used.add(slot)
         shape = array.shape

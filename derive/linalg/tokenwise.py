@@ -196,6 +196,9 @@ class LowRank(Operator):
     def _apply(self, x: Array) -> Array:
         return _blocks_times(self.left, _blocks_times(self.right.transpose(0, 2, 1), x))
 
+    def _apply_transposed(self, x: Array) -> Array:
+        return _blocks_times(self.right, _blocks_times(self.left.transpose(0, 2, 1), x))
+
     @cached_property
     def _transposed(self) -> LowRank:
         return self._altered(self.tokens, self.cols, self.rows, left=self.right, right=self.left)
@@ -237,6 +240,9 @@ class Dense(Operator):
 
     def _apply(self, x: Array) -> Array:
         return _blocks_times(self.matrix, x)
+
+    def _apply_transposed(self, x: Array) -> Array:
+        return _blocks_times(self.matrix.transpose(0, 2, 1), x)
 
     @cached_property
     def _transposed(self) -> Dense:
