@@ -323,6 +323,7 @@ def _entries_beside(factors: tuple[Operator, ...]) -> int:
     row = rows * tokens * cols
     at_once = max(1, min(_ENTRIES_IN_WORK, size // 64) // row)
     held = 0
+    sides += len(middle.terms) * size // 128
     for term in middle.terms:
         operands = [_at_one_token(*factor) for factor in absorb(outside, term, inside)]
         if mixes(term):

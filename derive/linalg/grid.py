@@ -145,8 +145,9 @@ def _accumulate_contraction(
     outside = _blocks(chain_of(left)) if left else None
     inside = _blocks(chain_of(beside)) if beside else None
     terms = [(absorb(outside, term, inside), mixes(term)) for term in middle.terms]
-    pairs = [Reduction(term, GRID, "i") for term, mixing in terms if mixing]
-    alone = [Reduction(term, _BLOCK, "i") for term, mixing in terms if not mixing]
+    small = grid.size // 128
+    pairs = [Reduction(term, GRID, "i", small) for term, mixing in terms if mixing]
+    alone = [Reduction(term, _BLOCK, "i", small) for term, mixing in terms if not mixing]
     tokens, rows, _, cols = grid.shape
     entries = min(_ENTRIES_IN_WORK, grid.size // 64)
     step = min(tokens, max(1, entries // (rows * tokens * cols)))

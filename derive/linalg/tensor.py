@@ -57,10 +57,16 @@ class Reduction:
     fixed : str, optional
         What does not carry this label is contracted at once; the rest once for each part of the
         label's range that is asked for.
+    small : int
+        What has at most so many entries is contracted at once as well, for the whole range.
     """
 
     def __init__(
-        self, operands: Sequence[Labelled], output: Labels, fixed: str | None = None
+        self,
+        operands: Sequence[Labelled],
+        output: Labels,
+        fixed: str | None = None,
+        small: int = 0,
     ) -> None:
         names = tuple(labels for _, labels in operands)
         shapes = tuple(array.shape for array, _ in operands)
@@ -69,13 +75,21 @@ class Reduction:
         self._operands: dict[int, Labelled] = dict(enumerate(operands))
         left = list(range(len(operands)))
         labels = dict(enumerate(names))
+        size = {
+            label: n
+            for own, shape in zip(names, shapes, strict=True)
+            for label, n in zip(own, shape, strict=True)
+        }
         for first, second in _order(names, shapes, output)[: max(0, len(operands) - 2)]:
             a, b = left[first], left[second]
             left = [item for place, item in enumerate(left) if place not in (first, second)]
             keep = set(output).union(*(labels[item] for item in left))
             made = len(labels)
             labels[made] = tuple(s for s in dict.fromkeys(labels[a] + labels[b]) if s in keep)
-            if fixed is not None and fixed not in labels[a] + labels[b]:
+            ready = a in self._operands and b in self._operands
+            entries = math.prod(size[s] for s in labels[made])
+            free = fixed not in labels[a] + labels[b]
+            if fixed is not None and ready and (free or entries <= small):
                 self._operands[made] = _pairwise(self._operands[a], self._operands[b], keep)
             else:
                 self._steps.append((a, b, made, keep))
