@@ -271,6 +271,8 @@ class Environment:
     def size(self, symbol: sp.Expr) -> int:
         """Return the size of a dimension."""
         known = self.sizes.get(symbol)
+        if known is None and symbol == symbols.d:  # an expression without a state
+            known = self.state.shape[1]
         return int(sp.sympify(symbol).subs(self.sizes)) if known is None else known
 
     def __call__(self, expr: sp.Basic) -> Value:

@@ -233,3 +233,10 @@ def test_depth_rows_state_what_they_measured():
         np.testing.assert_allclose(np.log(row["grad_norms"]), row["log_grad_norms"], atol=1e-12)
     assert rows[0]["log_norm"] == 0.0
     assert rows[1]["log_norm"] <= np.log1p(rows[1]["branch_norm_sum"]) + rows[1]["branch_norm_sum"]
+
+
+def test_a_block_that_is_zero():
+    (row,) = depth_rows("0*x", [3], width=4)
+    assert row["log_norm"] == -np.inf
+    assert row["grad_norms"][:3] == [0.0] * 3
+    assert row["branch_norm_sum"] == pytest.approx(3.0)  # A = -I in every layer
