@@ -937,11 +937,13 @@ def _replayed(
     if not kept:
         _run(compute, expr, weights, state, None)
     recording = kept[0] if kept else None
+    names = [name for name in recording.inputs if name != _STATE] if recording else []
 
     def quick(weights: Mapping[str, Any], state: np.ndarray) -> Any:
         if recording is not None:
             try:
-                return recording.replay({**weights, _STATE: state})
+                named = {name: np.asarray(weights[name], dtype=float) for name in names}
+                return recording.replay({**named, _STATE: state})
             except DepartureError:
                 pass
         return _run(compute, expr, weights, state, None)

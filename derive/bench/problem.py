@@ -15,6 +15,8 @@ from derive.bench.rows import OURS, Row
 
 __all__ = ["TOLERANCE", "Elsewhere", "Problem", "measure"]
 
+# Seconds from which on a method is slow.
+_SLOW = 2.0
 TOLERANCE = 1e-12
 """Largest relative difference in float64: two evaluations of the same sum in another order."""
 
@@ -92,16 +94,22 @@ def measure(problem: Problem, *, rounds: int = 5, least: float = 0.02) -> list[R
         for name, result in results.items()
         if name != OURS and result is not None
     }
-    calls = {name: _calls(work, least) for name, work in problem.methods.items()}
+    first = {name: _timed(work, 1) for name, work in problem.methods.items()}
+    calls = {n: max(1, min(1000, round(least / max(s, 1e-7)))) for n, s in first.items()}
     a = np.random.default_rng(0).random((1024, 1024))
     out = np.empty_like(a)
     times: dict[str, list[float]] = {name: [] for name in problem.methods}
     dgemm: list[float] = []
-    for _ in range(rounds):
+    # Of methods that take seconds, three samples are enough: that of the first pass is one.
+    slow = {name for name, seconds in first.items() if seconds > _SLOW}
+    for name in slow:
+        times[name].append(first[name])
+    for number in range(rounds):
         if problem.flops is not None:
             dgemm.append(_timed(lambda: np.matmul(a, a, out=out), 1))
         for name, work in problem.methods.items():
-            times[name].append(_timed(work, calls[name]))
+            if name not in slow or number < 2:
+                times[name].append(_timed(work, calls[name]))
     medians = {name: statistics.median(values) for name, values in times.items()}
     for name, work in problem.methods.items():
         if isinstance(work, Elsewhere):
@@ -131,11 +139,6 @@ def measure(problem: Problem, *, rounds: int = 5, least: float = 0.02) -> list[R
         for name, why in problem.missing.items()
     ]
     return rows
-
-
-def _calls(work: Callable[[], Any], least: float) -> int:
-    seconds = _timed(work, 1)
-    return max(1, min(1000, round(least / max(seconds, 1e-7))))
 
 
 def _timed(work: Callable[[], Any], calls: int) -> float:
