@@ -395,7 +395,7 @@ class Environment:
             if isinstance(factor, Diag):
                 out = _combine(np.multiply, self(factor.args[0]), out)
             else:
-                out = _combine(np.matmul, self(factor), out)
+                out = _combine(_matmul, self(factor), out)
         for scalar in scalars:
             out = _combine(np.multiply, scalar, out)
         return out
@@ -602,6 +602,13 @@ def _leaves(expr: sp.Basic) -> tuple[sp.Basic, ...]:
         else:
             waiting.extend(node.args)
     return tuple(sorted(found, key=lambda leaf: not isinstance(leaf, State)))
+
+
+def _matmul(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Multiply; a matrix that all tokens share meets their vectors in one product."""
+    if left.ndim == 2 and right.ndim == 3 and right.shape[0] > 1 and right.shape[-1] == 1:
+        return np.matmul(right[..., 0], left.T)[..., None]
+    return np.matmul(left, right)
 
 
 def _inner(left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -101,25 +101,29 @@ class _Ensemble:
         return pairs * inner**2 * (op.rows + op.cols + self.tokens) < forming_work(op)
 
     def square_norms(self) -> Array:
-        total = np.zeros(self.tokens)
+        total, traces = np.zeros(self.tokens), np.zeros(1)
         e = self.norm.diagonal[0]
         for a, (left, d, right) in enumerate(self.terms):
             for b, (other_left, other_d, other_right) in enumerate(self.terms[: a + 1]):
                 gram = left.T @ other_left
-                gram *= (right * (e * e)) @ other_right.T
+                scaled = right * e
+                gram *= scaled @ (scaled if a == b else other_right * e).T
                 both = 1.0 if a == b else 2.0
                 total = total + both * ((d @ gram) * other_d).sum(axis=1)
         if self.norm.rank:
             # |A (E + U V')|^2 = |A E|^2 + 2 <A E V, A U> + tr(U'A'A U V'V)
             u, v = self.norm.left, self.norm.right
             image = self._applied(u)
+            traces = (image * v).sum(axis=(1, 2)) if self.skip else traces
             total = total + 2 * (self._applied(e[:, None] * v) * image).sum(axis=(1, 2))
             grams = np.matmul(image.transpose(0, 2, 1), image)
             total = total + (grams * np.matmul(v.transpose(0, 2, 1), v)).sum(axis=(1, 2))
         total = total * self.scale**2
         if self.skip:
             rows = self.terms[0][0].shape[0]
-            total = total + 2 * self.skip * self.scale * self._traces() + self.skip**2 * rows
+            for left, d, right in self.terms:
+                traces = traces + d @ ((right * e) * left.T).sum(axis=1)
+            total = total + 2 * self.skip * self.scale * traces + self.skip**2 * rows
         return total
 
     def _applied(self, columns: Array) -> Array:
@@ -133,15 +137,6 @@ class _Ensemble:
             total = part if total is None else total + part
         assert total is not None
         return total.transpose(0, 2, 1)
-
-    def _traces(self) -> Array:
-        e = self.norm.diagonal[0]
-        total = np.zeros(self.tokens)
-        for left, d, right in self.terms:
-            total = total + d @ ((right * e) * left.T).sum(axis=1)
-        if self.norm.rank:
-            total = total + (self._applied(self.norm.left) * self.norm.right).sum(axis=(1, 2))
-        return total
 
 
 def _ensemble(op: Operator) -> _Ensemble | None:
