@@ -90,7 +90,8 @@ class DualKernel:
             raise DomainError(f"q, rho: expected q >= 0 and |rho| <= 1, got q = {q}, rho = {rho}")
         if exact is not None:
             if symbolic or isinstance(q, sp.Basic) or isinstance(rho, sp.Basic):
-                return exact(q, rho)
+                found = exact(q, rho)
+                return sp.expand(sp.radsimp(found)) if found.is_number else found
             return float(_compiled(exact)(float(q), min(1.0, max(-1.0, float(rho)))))
         if symbolic:
             raise UnknownNodeError(

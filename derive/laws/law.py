@@ -13,9 +13,10 @@ as a recursion.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import sympy as sp
@@ -27,7 +28,7 @@ from derive.errors import DomainError, UnknownNodeError
 from derive.laws.components import Moments, Setting
 from derive.laws.initial import Scheme, scheme, sizes
 from derive.laws.meanfield import BlockMoments, StreamMoments
-from derive.laws.solve import Solution, solve
+from derive.laws.solve import Solution, solve, tidy
 from derive.symbols import L, d, f, l
 
 __all__ = ["DepthLaw", "Prediction"]
@@ -91,7 +92,7 @@ class DepthLaw:
     UnknownNameError
         If a name is not known.
     DomainError
-        If `tokens` is below 1.
+        If `tokens` is below 1, or there is no sublayer.
     """
 
     placement: str
@@ -105,6 +106,8 @@ class DepthLaw:
     def __post_init__(self) -> None:
         if self.tokens < 1:
             raise DomainError(f"tokens: expected at least 1, got {self.tokens}")
+        if not self.sublayers:
+            raise DomainError("sublayers: expected at least one, got none")
         scheme(self.init)
         self.blocks_of(1, 1)
 
@@ -123,6 +126,10 @@ class DepthLaw:
         if entry is not None and entry.is_layer:
             return self.sublayers
         return (self.sublayers[(number - 1) % len(self.sublayers)],)
+
+    def scalars_of(self, number: int, layers: int) -> dict[str, Any]:
+        """Return the values of the scalars of block `number` of `layers`."""
+        return self._scalars(self._name_of(number, layers), number, layers)
 
     def _scalars(self, name: str, number: Any, layers: Any) -> dict[str, Any]:
         entry = PLACEMENTS.get(name.lower()) or STREAMS.get(name.lower())
@@ -155,8 +162,8 @@ class DepthLaw:
         layers : int
             L, the number of blocks, at least 1.
         width, hidden : int, optional
-            d and f. With a width, each norm keeps the share :math:`(d-2)/d` of a gradient (RMSNorm
-            :math:`(d-1)/d`); without one, d is taken to infinity with f = 4 d.
+            d and f (1024 and 4 d by default). The law is for infinite width: they matter only where
+            an initialisation or a norm depends on them.
         correlation, gradient_correlation : float
             Of two tokens of the input, and of the gradient at the output.
         start : float
@@ -173,11 +180,15 @@ class DepthLaw:
             ("correlation", correlation),
             ("gradient_correlation", gradient_correlation),
         ):
-            if not -1 <= value <= 1:
-                raise DomainError(f"{name}: expected -1 to 1, got {value}")
+            least = -1 / max(self.tokens - 1, 1)  # n vectors cannot be further apart
+            if not least <= value <= 1:
+                raise DomainError(
+                    f"{name}: expected {least:.4g} to 1 for {self.tokens} tokens, got {value}"
+                )
         if layers < 1:
             raise DomainError(f"layers: expected at least 1, got {layers}")
-        # Without a width only ratios of d and f matter, except where weights have a fixed size.
+        if not 0 < start < math.inf:
+            raise DomainError(f"start: expected above 0, got {start}")
         at = sizes(1024 if width is None else width, hidden, layers)
         setting = Setting(scheme(self.init), self.tokens, self.memory, at)
         names = tuple(self.blocks_of(1, layers))
@@ -186,14 +197,12 @@ class DepthLaw:
         passed: list[BlockMoments] = []
         forward = [signal]
         for number in range(1, layers + 1):
-            name = self._name_of(number, layers)
             passed.append(
                 BlockMoments(
                     self.blocks_of(number, layers),
                     moments,
                     setting,
-                    self._scalars(name, number, layers),
-                    width,
+                    self.scalars_of(number, layers),
                 )
             )
             moments = passed[-1].forward()
@@ -233,7 +242,7 @@ class DepthLaw:
             return None
         gradient = one.backward({("x", "x"): Moments(sp.S.One, sp.S.Zero)})
         phi, gain = one.forward()["x", "x"].v, gradient["x", "x"].v
-        phi, gain = (sp.simplify(sp.sympify(e).subs(f, 4 * d)) for e in (phi, gain))
+        phi, gain = (tidy(sp.sympify(e).subs(f, 4 * d)) for e in (phi, gain))
         return phi, gain
 
     @cached_property
@@ -252,6 +261,7 @@ def _mixes(name: str) -> bool:
     return sublayer(name).mixes_tokens
 
 
+@lru_cache(maxsize=256)
 def _blocks(name: str, norm: str, sublayers: tuple[str, ...]) -> dict[str, sp.Basic]:
     key = name.lower()
     if key in STREAMS:

@@ -8,15 +8,15 @@ independent of all else). A norm divides by the root of the mean square. So
     \frac{\mathbb E|y|^2}{d} = \sum_{k,m} a_ka_m \operatorname{Cov}(s_k, s_m),
 
 where only states may be correlated with each other. The gradient runs backwards through the same
-combination; what comes out of a sublayer's transposed Jacobian is a source of its own. A norm also
-removes two directions of d from a gradient (RMSNorm one), whose share is kept where d is given.
+combination; what comes out of a sublayer's transposed Jacobian is a source of its own. The one or
+two directions that a norm removes from a gradient are a share of order 1/d, as are the fluctuations
+of the mean square that it divides by: both are left out.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
@@ -34,29 +34,13 @@ __all__ = ["BlockMoments", "StreamMoments"]
 
 Number = Any
 Source = Any
-REMOVED = {LayerNorm: 2, RMSNorm: 1, L2Norm: 1}
-"""Directions that a norm removes from a gradient, at eps = 0."""
 
 StreamMoments = Mapping[tuple[str, str], Moments]
 """The moments of each stream and between each two, by their names."""
 
 
-@dataclass(frozen=True)
-class Coefficient:
-    """What a source is multiplied by, and what a gradient is multiplied by on the way back."""
-
-    forth: Number
-    back: Number
-
-    def __add__(self, other: Coefficient) -> Coefficient:
-        return Coefficient(self.forth + other.forth, self.back + other.back)
-
-    def times(self, forth: Number, back: Number) -> Coefficient:
-        """Return the coefficient multiplied both ways."""
-        return Coefficient(self.forth * forth, self.back * back)
-
-
-Signal = dict[Source, Coefficient]
+Signal = dict[Source, Number]
+"""A linear combination: what each source is multiplied by, and its gradient on the way back."""
 
 
 class BlockMoments:
@@ -72,8 +56,6 @@ class BlockMoments:
         Weights and sizes.
     scalars : mapping
         Values of the block's scalars and constant vectors.
-    width : int or expression, optional
-        d, for the share of a gradient that norms keep; unlimited by default.
 
     Raises
     ------
@@ -89,9 +71,8 @@ class BlockMoments:
         state: StreamMoments,
         setting: Setting,
         scalars: Mapping[str, Number] | None = None,
-        width: Number = None,
     ) -> None:
-        self.state, self.setting, self.width = dict(state), setting, width
+        self.state, self.setting = dict(state), setting
         self.scalars = dict(scalars or {})
         self.branches: dict[Apply, tuple[Signal, Moments]] = {}
         self.signals = {name: self._signal(expr) for name, expr in outputs.items()}
@@ -108,7 +89,7 @@ class BlockMoments:
 
     def _signal(self, expr: sp.Basic) -> Signal:
         if isinstance(expr, State):
-            return {expr.name: Coefficient(1, 1)}
+            return {expr.name: 1}
         if isinstance(expr, Let):
             return self._signal(expr.definition)
         if isinstance(expr, Sum):
@@ -119,7 +100,7 @@ class BlockMoments:
             return out
         if isinstance(expr, Product):
             factor, rest = self._factor(expr)
-            return {s: a.times(factor, factor) for s, a in self._signal(rest).items()}
+            return {s: a * factor for s, a in self._signal(rest).items()}
         if isinstance(expr, Apply) and expr.mapping.family == "norm":
             return self._normed(expr)
         if isinstance(expr, Apply):
@@ -127,7 +108,7 @@ class BlockMoments:
                 argument = self._signal(expr.argument)
                 made = forward(expr.mapping, self._between(argument, argument), self.setting)
                 self.branches[expr] = (argument, made)
-            return {expr: Coefficient(1, 1)}
+            return {expr: 1}
         raise UnknownNodeError(f"law: no rule for {type(expr).__name__} ({expr})")
 
     def _factor(self, expr: Product) -> tuple[Number, sp.Basic]:
@@ -151,8 +132,7 @@ class BlockMoments:
         return self.setting.number(sp.sympify(found))
 
     def _normed(self, expr: Apply) -> Signal:
-        removed = REMOVED.get(type(expr.mapping))
-        if removed is None:
+        if not isinstance(expr.mapping, LayerNorm | RMSNorm | L2Norm):
             raise UnknownNodeError(
                 f"norm: expected LayerNorm, RMSNorm or L2Norm, whose moments are known, got "
                 f"{type(expr.mapping).__name__}"
@@ -161,8 +141,7 @@ class BlockMoments:
         v = self._between(argument, argument).v
         features = self.setting.at.get(d, d) if isinstance(expr.mapping, L2Norm) else 1
         unit = 1 / _root(features * v)
-        kept = 1 if self.width is None else _root(1 - removed / self.width)
-        return {s: a.times(unit, unit * kept) for s, a in argument.items()}
+        return {s: a * unit for s, a in argument.items()}
 
     def _between(self, left: Signal, right: Signal) -> Moments:
         v: Number = 0
@@ -170,8 +149,8 @@ class BlockMoments:
         for s, a in left.items():
             for t, b in right.items():
                 found = self._covariance(s, t)
-                v += a.forth * b.forth * found.v
-                c += a.forth * b.forth * found.c
+                v += a * b * found.v
+                c += a * b * found.c
         return Moments(v, c)
 
     def _covariance(self, s: Source, t: Source) -> Moments:
@@ -186,10 +165,10 @@ class BlockMoments:
         sources: dict[Source, Moments] = {}
         flows: dict[Source, dict[Source, Number]] = {}
 
-        def send(signal: Signal, source: Source, factor: Number = 1) -> None:
+        def send(signal: Signal, source: Source) -> None:
             for target, a in signal.items():
                 flow = flows.setdefault(target, {})
-                flow[source] = flow.get(source, 0) + a.back * factor
+                flow[source] = flow.get(source, 0) + a
 
         def moments(left: Mapping[Source, Number], right: Mapping[Source, Number]) -> Moments:
             v: Number = 0
