@@ -15,6 +15,9 @@ from derive.lower import PerToken, evaluate, evaluator, lineariser, lowerer
 
 __all__ = ["SideBySide"]
 
+# An overflow is found by its result, and raised.
+_overflow_is_checked = np.errstate(over="ignore", invalid="ignore")
+
 
 class SideBySide:
     """The weights of all layers in one array by name, a leading axis of L in front.
@@ -57,6 +60,7 @@ class SideBySide:
         )
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # found by the result
+    @_overflow_is_checked
     def states(self, found: Derivation, x: np.ndarray) -> list[np.ndarray]:
         """Return the states of one block along the layers, from `x` of shape (n, d)."""
         self._require_finite(found, [x])
@@ -66,6 +70,7 @@ class SideBySide:
             states.append(run(weights, states[-1]))
         return self._require_finite(found, states)
 
+    @_overflow_is_checked
     def sweep(
         self, found: Derivation, expr: sp.Basic, x: np.ndarray
     ) -> tuple[list[np.ndarray], list[Operator]]:
@@ -87,11 +92,13 @@ class SideBySide:
         return [np.array(state) for state in states]
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # found by the result
+    @_overflow_is_checked
     def operators(self, expr: sp.Basic, states: Sequence[np.ndarray]) -> list[Operator]:
         """Return an expression's operator in every layer, at the states from `states`."""
         run = lowerer(expr, self._views[0], states[0])
         return [run(w, state) for w, state in zip(self._views, states[:-1], strict=True)]
 
+    @_overflow_is_checked
     def jacobian(self, found: Derivation, states: Sequence[np.ndarray]) -> Operator:
         """Return the Jacobians of all layers as one operator, each layer a token.
 

@@ -255,5 +255,7 @@ def _blocks_times(blocks: Array, x: Array) -> Array:
     tokens, cols, columns = x.shape
     if blocks.shape[0] > 1 or tokens == 1 or columns > _FEW_COLUMNS:
         return np.matmul(blocks, x)
+    if columns == 1:
+        return np.matmul(x[..., 0], blocks[0].T)[..., None]
     flat = np.matmul(blocks[0], x.transpose(1, 0, 2).reshape(cols, tokens * columns))
     return np.ascontiguousarray(flat.reshape(-1, tokens, columns).transpose(1, 0, 2))
