@@ -55,10 +55,14 @@ class Solution:
 
     def at(self, layers: int, width: int = 1024) -> tuple[float, float | None]:
         """Return both as numbers at one depth (and width, where a norm's radius is not root d)."""
-        found = self.explicit()
+        forward, gradient = self.explicit()
         sizes = {L: layers, d: width}
-        numbers = [None if e is None else sp.N(e.subs(sizes).doit(), DIGITS) for e in found]
-        return float(numbers[0]), None if numbers[1] is None else float(numbers[1])
+        back = None if gradient is None else _number(gradient.subs(sizes))
+        return _number(forward.subs(sizes)), back
+
+
+def _number(expr: sp.Expr) -> float:
+    return float(sp.N(expr.doit(), DIGITS))
 
 
 def tidy(expr: sp.Expr) -> sp.Expr:
