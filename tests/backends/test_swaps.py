@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+import sympy as sp
 
 from derive.backends import SYSTEMS, build, float64_throughout
 from derive.backends import state as random_state
@@ -15,7 +16,7 @@ from derive.backends.autodiff import jacobian
 from derive.backends.zoo import ZOO, build_zoo
 from derive.blocks.attention import CrossAttention
 from derive.blocks.build import VECTORS, state
-from derive.blocks.norms import LayerNorm
+from derive.blocks.norms import LayerNorm, _Norm
 from derive.blocks.parse import parse_block
 from derive.blocks.placements import PLACEMENTS
 from derive.blocks.sublayers import FFN, GatedFFN
@@ -52,7 +53,9 @@ class Both(Map):
     name = "F"
 
     def body(self, argument, suffix=""):
-        first, second = (m.body(argument, f"{suffix}_{k}") for k, m in zip("ab", self.args, strict=True))
+        first, second = (
+            m.body(argument, f"{suffix}_{k}") for k, m in zip("ab", self.args, strict=True)
+        )
         return Body(
             (*first.lets, *second.lets),
             total([first.output, second.output]),
@@ -120,9 +123,24 @@ def remade(name, norms, branches):
     return expr
 
 
+def lettered(expr):
+    """Return the layer with the eps of its norms as letters, and their values.
+
+    Layers that differ in them only are then derived once.
+    """
+    norms = [m for m in expr.atoms(_Norm) if isinstance(m.eps, sp.Float)]
+    letters = {
+        eps: sp.Symbol(f"eps{k}", positive=True)
+        for k, eps in enumerate(sorted({m.eps for m in norms}))
+    }
+    changed = {m: m.func(m.args[0], letters[m.eps], *m.args[2:]) for m in norms}
+    return expr.xreplace(changed), {s.name: float(eps) for eps, s in letters.items()}
+
+
 def error(real, expr, x, reference):
     rng = np.random.default_rng(7)
-    extra = {"alpha": 1.7, "beta": 0.6}
+    expr, numbers = lettered(expr)
+    extra = {"alpha": 1.7, "beta": 0.6, **numbers}
     extra |= {v: rng.uniform(0.5, 1.5, real.width) for v in VECTORS}
     (operator,) = Stack(expr, state(), [{**extra, **real.weights}]).jacobians(x)
     return relative_error(materialise(operator), reference)
