@@ -57,7 +57,7 @@ def dense_of(op):
 # -- active rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     n=st.integers(1, 4),
     share=st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]),
