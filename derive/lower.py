@@ -810,10 +810,12 @@ class _RecordedEnvironment(Environment):
     def __init__(self, recording: Recording, weights: Mapping[str, Any], state: np.ndarray) -> None:
         super().__init__(weights, state)
         self.recording = recording
-        self.state = recording.input(_STATE, self.state)
+        recorded_state: Any = recording.input(_STATE, self.state)
+        self.state = recorded_state
 
     def weight(self, name: str, ndim: int) -> np.ndarray:
-        return self.recording.input(name, super().weight(name, ndim))
+        found: Any = self.recording.input(name, super().weight(name, ndim))
+        return found
 
 
 _STATE = "the state"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -175,9 +177,8 @@ def vector_products(quick: bool) -> Iterator[Problem]:
                     v = op.rmatvec(v) if transposed else op.matvec(v)
                 return v
 
-            methods, missing = _peers(
-                found, lambda peer, t=transposed, v=vector: peer.product(v, transposed=t)
-            )
+            ask = methodcaller("product", vector, transposed=transposed)
+            methods, missing = _peers(found, ask)
             if not any(name.startswith("curvlinops") for name in methods):
                 missing["curvlinops"] = "not installed"
             yield Problem(
@@ -203,7 +204,7 @@ def gradients(quick: bool) -> Iterator[Problem]:
             _fresh(found)
             return stack.gradient_log_norms(found.x, cotangent)
 
-        methods, missing = _peers(found, lambda peer, u=cotangent: peer.gradient_norms(u))
+        methods, missing = _peers(found, methodcaller("gradient_norms", cotangent))
         yield Problem(
             "gradient sweep",
             f"pre ffn:gelu, d={width}, L={layers}, n={tokens}",
@@ -211,6 +212,10 @@ def gradients(quick: bool) -> Iterator[Problem]:
             missing,
             memory=False,
         )
+
+
+def _summed(work: Callable[[], Any]) -> np.ndarray:
+    return np.array([work().sum()])
 
 
 def lyapunov(quick: bool) -> Iterator[Problem]:
@@ -228,9 +233,7 @@ def lyapunov(quick: bool) -> Iterator[Problem]:
                 return np.array([spectrum.exponents.sum()])
 
             methods, missing = _peers(found, lambda peer: peer.lyapunov())
-            summed: Methods = {
-                name: (lambda work=work: np.array([work().sum()])) for name, work in methods.items()
-            }
+            summed: Methods = {name: partial(_summed, work) for name, work in methods.items()}
             yield Problem(
                 f"Lyapunov, {'QR every layer' if every else 'QR every k layers, k adaptive'}",
                 f"pre ffn:gelu, d={width}, L={layers}",

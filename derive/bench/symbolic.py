@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import sympy as sp
 from sympy.core.cache import clear_cache
@@ -88,8 +89,8 @@ def derivations(quick: bool) -> Iterator[Problem]:
         missing = {}
         if sublayer != "attention":
             for size in (2,) if quick else (2, 3):
-                methods[f"SymPy entries at d={size}, Matrix.jacobian"] = (
-                    lambda block=block, size=size: _entries(block, size)
+                methods[f"SymPy entries at d={size}, Matrix.jacobian"] = partial(
+                    _entries, block, size
                 )
         if rival:
             seconds, why = _tensorgrad(rival, limit)

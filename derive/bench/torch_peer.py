@@ -109,7 +109,7 @@ class TorchPeer:
             return {}
         torch, outer = self.torch, self
 
-        class Model(torch.nn.Module):  # type: ignore[name-defined, misc]
+        class Model(torch.nn.Module):  # type: ignore[name-defined]
             def __init__(self) -> None:
                 super().__init__()
                 self.start = torch.nn.Parameter(outer.x.clone())

@@ -102,7 +102,7 @@ class Contraction(Operator):
         return total
 
     @cached_property
-    def _work(self) -> int:  # type: ignore[override]
+    def _work(self) -> int:
         one = np.broadcast_to(0.0, (self.tokens, self.cols))
         total = sum(
             work((*term, (one, ("j" if mixes(term) else "i", "c"))), ("i", "r"))

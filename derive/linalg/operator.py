@@ -111,8 +111,8 @@ class Operator(LinearOperator):
     def _altered(self, tokens: int, rows: int, cols: int, **attributes: Any) -> Self:
         """Return a copy with other attributes; what was checked once is not checked again."""
         copy = object.__new__(type(self))
-        fields = vars(copy)
-        fields.update(vars(self))
+        fields = copy.__dict__
+        fields.update(self.__dict__)
         for cached in ("_transposed", "_work"):
             fields.pop(cached, None)
         shape = (tokens * rows, tokens * cols)

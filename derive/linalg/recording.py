@@ -263,7 +263,7 @@ class _Builder:
 
         def rebuilt(frame: Sequence[Any]) -> Operator:
             copy: Operator = object.__new__(kind)
-            attributes = vars(copy)
+            attributes = copy.__dict__
             attributes.update(fixed)
             for name, part in parts:
                 attributes[name] = part(frame)
