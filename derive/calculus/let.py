@@ -7,6 +7,7 @@ replacing an index replaces it in the definition too.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Any
 
 import sympy as sp
@@ -92,7 +93,7 @@ class Let(_Definition, Tensor):
             raise ShapeError(f"definition: expected a column vector, got {definition}")
         return sp.Basic.__new__(cls, Str(str(name)), definition, *indices)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[sp.Expr, sp.Expr]:
         """Shape of the definition."""
         return self.args[1].shape

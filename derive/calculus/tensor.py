@@ -7,6 +7,7 @@ nodes keep what was written, factored, and check shapes when they are built.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import sympy as sp
@@ -64,6 +65,15 @@ class Tensor(MatrixExpr):
     _op_priority = 20.0
     is_commutative = False
     mixes_tokens: bool = False
+
+    @property
+    def free_symbols(self) -> set[sp.Basic]:
+        """The symbols that are free in it; found once, since a node does not change."""
+        return set(self._free_symbols)
+
+    @cached_property
+    def _free_symbols(self) -> frozenset[sp.Basic]:
+        return frozenset().union(*(a.free_symbols for a in self.args))
 
     def __add__(self, other: Any) -> sp.Basic:
         return total([self, other])
@@ -276,12 +286,12 @@ class Sum(Tensor):
         """Check the arguments and build the node."""
         return total(terms)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[sp.Expr, sp.Expr]:
         """Shape of each term."""
         return self.args[0].shape
 
-    @property
+    @cached_property
     def mixes_tokens(self) -> bool:  # type: ignore[override]
         """Whether any term couples tokens."""
         return any(getattr(t, "mixes_tokens", False) for t in self.args)
@@ -309,13 +319,13 @@ class Product(Tensor):
         """The matrix factors, in order."""
         return tuple(a for a in self.args if not is_scalar(a))
 
-    @property
+    @cached_property
     def shape(self) -> tuple[sp.Expr, sp.Expr]:
         """Rows of the first matrix factor, columns of the last."""
         matrices = self.matrices
         return (matrices[0].shape[0], matrices[-1].shape[1])
 
-    @property
+    @cached_property
     def mixes_tokens(self) -> bool:  # type: ignore[override]
         """Whether any factor couples tokens."""
         return any(getattr(m, "mixes_tokens", False) for m in self.matrices)
@@ -352,13 +362,13 @@ class Transposed(Tensor):
             return product([*scalars, *(Transposed(t) for t in reversed(kept))])
         return sp.Basic.__new__(cls, arg)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[sp.Expr, sp.Expr]:
         """Shape of the argument, reversed."""
         rows, cols = self.args[0].shape
         return (cols, rows)
 
-    @property
+    @cached_property
     def mixes_tokens(self) -> bool:  # type: ignore[override]
         """Whether the argument couples tokens."""
         return bool(getattr(self.args[0], "mixes_tokens", False))
