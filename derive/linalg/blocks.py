@@ -233,7 +233,16 @@ def _rows(matrix: Array, kept: Array) -> Array:
 def _columns(matrix: Array, kept: Array) -> Array:
     if kept.shape[0] == 1:
         return np.take(matrix, kept[0], axis=2)
-    return _rows(matrix.transpose(0, 2, 1), kept).transpose(0, 2, 1)
+    found = np.empty((kept.shape[0], matrix.shape[1], kept.shape[1]))
+    for token, places in enumerate(kept):
+        np.take(
+            matrix[token if matrix.shape[0] > 1 else 0],
+            places,
+            axis=1,
+            out=found[token],
+            mode="clip",
+        )
+    return found
 
 
 def _apply_left(factors: Sequence[Operator], matrix: Array) -> Array:
