@@ -16,6 +16,7 @@ from derive.cli.bench import bench
 from derive.cli.catalogue import catalogue, list_
 from derive.cli.check import check
 from derive.cli.depth import depth
+from derive.cli.law import law
 from derive.cli.lyapunov import lyapunov
 from derive.cli.paths import paths
 from derive.cli.precision import precision
@@ -36,6 +37,7 @@ def cli() -> None:
 for _command in (
     show,
     depth,
+    law,
     lyapunov,
     spectrum,
     paths,

@@ -7,6 +7,7 @@ independent, of mean zero and wide, so that pre-activations are normal.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import sympy as sp
@@ -54,12 +55,19 @@ class Setting(NamedTuple):
 
     def gain(self, fan_in: Number, fan_out: Number, **which: bool) -> Number:
         """Return the gain of a linear map at these sizes; exact where a size is not given."""
-        found = self.scheme.gain(fan_in, fan_out, **which)
-        return float(found.subs(self.at)) if self.at else found
+        found = _gain(self.scheme, fan_in, fan_out, tuple(which.items()), tuple(self.at.items()))
+        return float(found) if self.at else found
 
     def number(self, value: sp.Expr) -> Number:
         """Return a number as a float, or as it is where sizes are symbols."""
         return float(value) if self.at and value.is_number else value
+
+
+@lru_cache(maxsize=256)
+def _gain(
+    scheme: Scheme, fan_in: Number, fan_out: Number, which: tuple[Any, ...], at: tuple[Any, ...]
+) -> sp.Expr:
+    return scheme.gain(fan_in, fan_out, **dict(which)).subs(dict(at))
 
 
 def forward(mapping: Map, z: Moments, setting: Setting) -> Moments:

@@ -90,7 +90,7 @@ class DualKernel:
             raise DomainError(f"q, rho: expected q >= 0 and |rho| <= 1, got q = {q}, rho = {rho}")
         if exact is not None:
             if symbolic or isinstance(q, sp.Basic) or isinstance(rho, sp.Basic):
-                found = exact(q, rho)
+                found = _diagonal(exact)(q) if rho == 1 else exact(q, rho)
                 return sp.expand(sp.radsimp(found)) if found.is_number else found
             return float(_compiled(exact)(float(q), min(1.0, max(-1.0, float(rho)))))
         if symbolic:
@@ -102,6 +102,19 @@ class DualKernel:
             return _second_moment(self.activation, order, float(q))
         squares = _coefficients(self.activation, order, float(q)) ** 2
         return float(squares @ float(rho) ** np.arange(TERMS))
+
+
+@lru_cache(maxsize=64)
+def _diagonal(exact: sp.Lambda) -> sp.Lambda:
+    """Return a closed form at correlation 1, simplified for a positive variance."""
+    q = sp.Dummy(positive=True)
+    angles = sp.asin, sp.acos  # what multiplies a sum with an angle in it is multiplied out
+    terms = [
+        part
+        for term in sp.Add.make_args(exact(q, sp.S.One))
+        for part in sp.Add.make_args(sp.expand_mul(term, deep=False) if term.has(*angles) else term)
+    ]
+    return sp.Lambda(q, sp.Add(*(sp.factor(sp.simplify(part)) for part in terms)))
 
 
 @lru_cache(maxsize=64)

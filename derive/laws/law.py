@@ -17,23 +17,25 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy as sp
 
 from derive.blocks.build import block, layer, state, stream_blocks, sublayer
 from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
-from derive.calculus.maps import Map
+from derive.calculus.maps import Apply, Map
 from derive.errors import DomainError, UnknownNodeError
-from derive.laws.components import Moments, Setting
+from derive.laws.components import Moments, Setting, backward
 from derive.laws.initial import Scheme, scheme, sizes
 from derive.laws.meanfield import BlockMoments, StreamMoments
 from derive.laws.solve import Solution, solve, tidy
-from derive.symbols import L, d, f, l
+from derive.symbols import L, d, f, l, n
 
 __all__ = ["DepthLaw", "Prediction"]
 
 _v = sp.Symbol("v", positive=True)
+_c = sp.Symbol("c", real=True)
+GRADIENT = (sp.Symbol("v_g", positive=True), sp.Symbol("c_g", real=True))
 
 INDEPENDENT = Moments(1.0, 0.0)
 """Tokens of mean square 1 without correlation."""
@@ -63,6 +65,15 @@ class Prediction:
     def gradient_ratio(self) -> float:
         r"""Return :math:`\mathbb E|g_0|^2/\mathbb E|g_L|^2`."""
         return float(self.gradient[0].v / self.gradient[-1].v)
+
+
+class Component(NamedTuple):
+    """What a sublayer does: mean square of its input, of its output, of the gradient behind it."""
+
+    name: str
+    input: sp.Expr
+    output: sp.Expr
+    gradient: sp.Expr
 
 
 @dataclass(frozen=True)
@@ -108,6 +119,8 @@ class DepthLaw:
             raise DomainError(f"tokens: expected at least 1, got {self.tokens}")
         if not self.sublayers:
             raise DomainError("sublayers: expected at least one, got none")
+        if not (self.memory.v > 0 and abs(self.memory.c) <= self.memory.v):
+            raise DomainError(f"memory: expected v > 0 and |c| <= v, got {tuple(self.memory)}")
         scheme(self.init)
         self.blocks_of(1, 1)
 
@@ -217,33 +230,89 @@ class DepthLaw:
 
     # -- symbols
 
-    @cached_property
-    def recursion(self) -> tuple[sp.Expr, sp.Expr] | None:
-        r"""Return :math:`\Phi_l(v)` and :math:`G_l(v)` at infinite width, or None.
+    @property
+    def open_state(self) -> str:
+        """Return why the state is more than v, so that no closed form is sought; "" if it is v."""
+        key = self.placement.lower()
+        entry = PLACEMENTS.get(key)
+        if key in STREAMS:
+            return "the streams have moments of their own and between them"
+        if key in MIXES:
+            return "the placement changes with depth"
+        if (entry is not None and entry.is_layer) or len(self.sublayers) > 1:
+            return "sublayers of several kinds take turns"
+        if self.symbolic is None:
+            return "the activation has no moments in closed form where v is a variable"
+        return "attention mixes tokens, whose correlations change" if self._mixes_tokens else ""
 
-        None where the state is more than v: several streams, several sublayers, attention, a
-        mixture; and where the activation's moments have no closed form at a variable v.
+    @cached_property
+    def _mixes_tokens(self) -> bool:
+        branches = () if self.symbolic is None else self.symbolic.branches
+        return any(branch.mapping.mixes_tokens for branch in branches)
+
+    @cached_property
+    def symbolic(self) -> BlockMoments | None:
+        """Return the moments of one block in symbols: v, c, n, and the block's number l.
+
+        None for streams, mixtures and layers, and where an activation has no closed form.
         """
         key = self.placement.lower()
         entry = PLACEMENTS.get(key)
         if key in STREAMS or key in MIXES or len(self.sublayers) > 1:
             return None
-        if (entry is not None and entry.is_layer) or _mixes(self.sublayers[0]):
+        if entry is not None and entry.is_layer:
             return None
-        setting = Setting(scheme(self.init), self.tokens, self.memory, {})
+        blocks = _blocks(self.placement, self.norm, self.sublayers)
+        mixes = any(
+            isinstance(e, Apply) and e.mapping.mixes_tokens
+            for e in sp.preorder_traversal(blocks["x"])
+        )
+        memory = Moments(*(sp.nsimplify(m) for m in self.memory))
+        setting = Setting(scheme(self.init), n if mixes else sp.Integer(self.tokens), memory, {})
         try:
-            one = BlockMoments(
-                _blocks(self.placement, self.norm, self.sublayers),
-                {("x", "x"): Moments(_v, sp.S.Zero)},
+            return BlockMoments(
+                blocks,
+                {("x", "x"): Moments(_v, _c if mixes else sp.S.Zero)},
                 setting,
-                self._scalars(self.placement, l, L),
+                {
+                    name: sp.nsimplify(value, rational=True)
+                    for name, value in self._scalars(self.placement, l, L).items()
+                },
             )
         except UnknownNodeError:
             return None
-        gradient = one.backward({("x", "x"): Moments(sp.S.One, sp.S.Zero)})
-        phi, gain = one.forward()["x", "x"].v, gradient["x", "x"].v
-        phi, gain = (tidy(sp.sympify(e).subs(f, 4 * d)) for e in (phi, gain))
-        return phi, gain
+
+    @cached_property
+    def components(self) -> tuple[Component, ...]:
+        """Return what the sublayers do to the moments, in symbols; empty where nothing is known."""
+        if self.symbolic is None:
+            return ()
+        found = []
+        for branch, (argument, made) in self.symbolic.branches.items():
+            z = self.symbolic.between(argument, argument)
+            back = backward(branch.mapping, Moments(*GRADIENT), z, self.symbolic.setting)
+            found.append(Component(branch.mapping.name, *map(_sized, (z.v, made.v, back.v))))
+        return tuple(found)
+
+    @cached_property
+    def recursion(self) -> tuple[sp.Expr, sp.Expr] | None:
+        r"""Return :math:`\Phi_l(v)` and :math:`G_l(v)`, or None where the state is more than v."""
+        if self.symbolic is None or self._mixes_tokens:
+            return None
+        gradient = self.symbolic.backward({("x", "x"): Moments(sp.S.One, sp.S.Zero)})
+        return _sized(self.symbolic.forward()["x", "x"].v), _sized(gradient["x", "x"].v)
+
+    @cached_property
+    def correlated(self) -> tuple[Moments, Moments] | None:
+        """Return the next (v, c) of signal and gradient where attention mixes tokens, or None.
+
+        The gradient's are in its own v and c, which print as v_g and c_g.
+        """
+        if self.symbolic is None or not self._mixes_tokens:
+            return None
+        behind = self.symbolic.backward({("x", "x"): Moments(*GRADIENT)})["x", "x"]
+        ahead = self.symbolic.forward()["x", "x"]
+        return Moments(*map(_sized, ahead)), Moments(*map(_sized, behind))
 
     @cached_property
     def solution(self) -> Solution | None:
@@ -257,8 +326,8 @@ def _added(flow: StreamMoments, names: Sequence[str]) -> Moments:
     return Moments(sum(flow[a, a].v for a in names), sum(flow[a, a].c for a in names))
 
 
-def _mixes(name: str) -> bool:
-    return sublayer(name).mixes_tokens
+def _sized(expr: Any) -> sp.Expr:
+    return tidy(sp.sympify(expr).subs(f, 4 * d))
 
 
 @lru_cache(maxsize=256)

@@ -39,8 +39,16 @@ StreamMoments = Mapping[tuple[str, str], Moments]
 """The moments of each stream and between each two, by their names."""
 
 
-Signal = dict[Source, Number]
-"""A linear combination: what each source is multiplied by, and its gradient on the way back."""
+class Signal(dict[Source, Number]):
+    """A linear combination: what each source is multiplied by, and its gradient on the way back.
+
+    Attributes
+    ----------
+    mean_square : number or None
+        Where a norm has set it; otherwise it follows from the sources.
+    """
+
+    mean_square: Number = None
 
 
 class BlockMoments:
@@ -82,33 +90,33 @@ class BlockMoments:
     def forward(self) -> dict[tuple[str, str], Moments]:
         """Return the moments of the outputs, of each and between each two."""
         return {
-            (a, b): self._between(s, t)
+            (a, b): self.between(s, t)
             for a, s in self.signals.items()
             for b, t in self.signals.items()
         }
 
     def _signal(self, expr: sp.Basic) -> Signal:
         if isinstance(expr, State):
-            return {expr.name: 1}
+            return Signal({expr.name: 1})
         if isinstance(expr, Let):
             return self._signal(expr.definition)
         if isinstance(expr, Sum):
-            out: Signal = {}
+            out = Signal()
             for term in expr.args:
                 for source, a in self._signal(term).items():
                     out[source] = out[source] + a if source in out else a
             return out
         if isinstance(expr, Product):
             factor, rest = self._factor(expr)
-            return {s: a * factor for s, a in self._signal(rest).items()}
+            return Signal({s: a * factor for s, a in self._signal(rest).items()})
         if isinstance(expr, Apply) and expr.mapping.family == "norm":
             return self._normed(expr)
         if isinstance(expr, Apply):
             if expr not in self.branches:
                 argument = self._signal(expr.argument)
-                made = forward(expr.mapping, self._between(argument, argument), self.setting)
+                made = forward(expr.mapping, self.between(argument, argument), self.setting)
                 self.branches[expr] = (argument, made)
-            return {expr: 1}
+            return Signal({expr: 1})
         raise UnknownNodeError(f"law: no rule for {type(expr).__name__} ({expr})")
 
     def _factor(self, expr: Product) -> tuple[Number, sp.Basic]:
@@ -138,12 +146,15 @@ class BlockMoments:
                 f"{type(expr.mapping).__name__}"
             )
         argument = self._signal(expr.argument)
-        v = self._between(argument, argument).v
+        v = self.between(argument, argument).v
         features = self.setting.at.get(d, d) if isinstance(expr.mapping, L2Norm) else 1
         unit = 1 / _root(features * v)
-        return {s: a * unit for s, a in argument.items()}
+        normed = Signal({s: a * unit for s, a in argument.items()})
+        normed.mean_square = self.setting.number(sp.S.One / features)
+        return normed
 
-    def _between(self, left: Signal, right: Signal) -> Moments:
+    def between(self, left: Signal, right: Signal) -> Moments:
+        """Return the moments of two combinations of sources."""
         v: Number = 0
         c: Number = 0
         for s, a in left.items():
@@ -151,7 +162,8 @@ class BlockMoments:
                 found = self._covariance(s, t)
                 v += a * b * found.v
                 c += a * b * found.c
-        return Moments(v, c)
+        known = left.mean_square if left is right else None
+        return Moments(v if known is None else known, c)
 
     def _covariance(self, s: Source, t: Source) -> Moments:
         if isinstance(s, str) and isinstance(t, str):
@@ -189,7 +201,7 @@ class BlockMoments:
             behind = backward(
                 branch.mapping,
                 moments(flow, flow),
-                self._between(argument, argument),
+                self.between(argument, argument),
                 self.setting,
             )
             sources[branch] = behind

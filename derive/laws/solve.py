@@ -78,8 +78,10 @@ def tidy(expr: sp.Expr) -> sp.Expr:
     if masked.count_ops() > LONG or masked.has(sp.Piecewise):
         return expr
     reduced = sp.factor_terms(sp.cancel(masked))
-    forms = [reduced, sp.expand(reduced), masked]
-    return min(forms, key=sp.count_ops).subs({s: c for c, s in constants.items()})
+    best, expanded = min((reduced, masked), key=sp.count_ops), sp.expand(reduced)
+    if expanded.count_ops() <= best.count_ops() + 1:
+        best = expanded
+    return best.subs({s: c for c, s in constants.items()})
 
 
 def _masked(expr: sp.Expr, constants: dict[sp.Expr, sp.Dummy]) -> sp.Expr:

@@ -1,0 +1,173 @@
+"""`derive law`: what a placement does to variance and gradient over depth, at random weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from derive.cli.options import SEED, check_figure, norm_option, parse_values, plot_option
+from derive.cli.output import json_text, progress, table_text
+from derive.errors import DeriveError, DomainError
+
+__all__ = ["law"]
+
+
+@click.command()
+@click.argument("placements", nargs=-1, required=True)
+@norm_option
+@click.option(
+    "--sublayer",
+    default="ffn:relu",
+    show_default=True,
+    help="Sublayers of the blocks in turn, comma-separated; of a layer, what A and F are.",
+)
+@click.option("--init", default="lecun", show_default=True, help="Initialisation of the weights.")
+@click.option(
+    "--layers",
+    default="6,12,24",
+    show_default=True,
+    help="Numbers of blocks, comma-separated; 1..192 doubles from 1 up to 192.",
+)
+@click.option("--tokens", default=1, show_default=True, help="Tokens n.")
+@click.option("--width", default=128, show_default=True, help="Features d.")
+@click.option("--hidden", type=int, help="Hidden width f; 4 d by default.")
+@click.option("--heads", default=1, show_default=True, help="Attention heads of the stacks.")
+@click.option("--correlation", default=0.0, show_default=True, help="Of two tokens of the input.")
+@click.option(
+    "--gradient-correlation", default=0.0, show_default=True, help="Of the gradient at the output."
+)
+@click.option(
+    "--memory-correlation", default=0.0, show_default=True, help="Of the memory of a decoder."
+)
+@click.option(
+    "--value",
+    "values",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Value of a scalar such as alpha; repeat for more.",
+)
+@click.option("--monte-carlo", is_flag=True, help="Draw stacks and compare.")
+@click.option("--seeds", default=30, show_default=True, help="Stacks drawn at every depth.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="The first seed.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--format", "form", type=click.Choice(("text", "latex")), default="text", show_default=True
+)
+@plot_option
+def law(
+    placements: tuple[str, ...],
+    norm_name: str,
+    sublayer: str,
+    init: str,
+    layers: str,
+    tokens: int,
+    memory_correlation: float,
+    values: tuple[str, ...],
+    as_json: bool,
+    form: str,
+    plot: Path | None,
+    **options: Any,
+) -> None:
+    """Depth laws of the PLACEMENTS (or equations), or of all: variance and gradient over depth."""
+    from derive.laws.components import Moments
+    from derive.laws.law import DepthLaw
+    from derive.laws.rows import law_rows, no_law_rows
+
+    if plot is not None:
+        check_figure(plot)
+    depths, every = _depths(layers), [p.lower() for p in placements] == ["all"]
+    sublayers = tuple(part.strip() for part in sublayer.split(",") if part.strip())
+    common: dict[str, Any] = {
+        "init": init,
+        "tokens": tokens,
+        "values": parse_values(values),
+        "memory": Moments(1.0, memory_correlation),
+    }
+    rows: list[dict[str, Any]] = []
+    found: dict[str, Any] = {}
+    for name in progress(_all_names() if every else placements, "law"):
+        try:
+            one = DepthLaw(name, norm_name, sublayers, **common)
+            rows += law_rows(one, depths, **options)
+            found[name] = one
+        except DeriveError as error:
+            if not every or isinstance(error, DomainError):
+                raise
+            rows += no_law_rows(name, norm_name, sublayers, error)
+    if every and not found:
+        raise DomainError(f"all: expected a law for some placement, got {rows[0]['forward_law']}")
+    if plot is not None:
+        from derive.render import plots
+        from derive.render.law_figure import law_figure
+
+        plots.save(law_figure(rows), plot)
+    if as_json:
+        click.echo(json_text(rows))
+        return
+    _print(found, rows, form, every)
+    if options["monte_carlo"]:
+        seeds, width = options["seeds"], options["width"]
+        click.echo(
+            f"measured: {seeds} stacks of width {width}; 95 % intervals of the mean, of which "
+            "1 in 20 misses by chance; growth = v_L/v_0, ratio = E|g_0|^2/E|g_L|^2"
+        )
+
+
+def _all_names() -> list[str]:
+    from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
+
+    return [*PLACEMENTS, *STREAMS, *MIXES]
+
+
+def _depths(text: str) -> list[int]:
+    """Return the depths of ``6,12,24``, or of ``1..192``: doubled from the first to the last."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        try:
+            low, high = int(first), int(last if dots else first)
+        except ValueError:
+            raise DomainError(
+                f"--layers: expected integers such as 6,12,24 or 1..192, got {text!r}"
+            ) from None
+        if not 1 <= low <= high:
+            raise DomainError(f"--layers: expected integers >= 1, got {text!r}")
+        depth = low
+        while depth < high:
+            found.append(depth)
+            depth *= 2
+        found.append(high)
+    return list(dict.fromkeys(found))
+
+
+def _print(found: dict[str, Any], rows: list[dict[str, Any]], form: str, every: bool) -> None:
+    from derive.render.law import law_latex, law_text
+
+    if form == "latex":
+        click.echo("\n".join(law_latex(one) for one in found.values()))
+        return
+    if not every:
+        click.echo("\n\n".join(law_text(one) for one in found.values()) + "\n")
+    header = ["placement", "L", "growth", "ratio"]
+    measured = any(row["measured"] for row in rows)
+    if measured:
+        header += ["growth measured", "ratio measured", "ok"]
+    table = [_cells(row, measured) for row in rows if row["predicted"]]
+    click.echo(table_text(header, table))
+    for row in rows:
+        if not row["predicted"]:
+            click.echo(f"{row['placement']}: {row['forward_law']}")
+
+
+def _cells(row: dict[str, Any], measured: bool) -> list[str]:
+    both = ("growth", "gradient_ratio")
+    cells = [row["placement"], str(row["layers"])]
+    cells += [f"{row['predicted'][what]:.4g}" for what in both]
+    if measured:
+        for what in both:
+            low, high = row["ci"][what]
+            cells.append(f"{row['measured'][what]:.4g} [{low:.4g}, {high:.4g}]")
+        cells.append("ok" if row["ok"] else "no")
+    return cells

@@ -1,0 +1,118 @@
+"""A law as rows: one a depth, with the law in words, its numbers and what stacks do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from derive.errors import DeriveError
+from derive.laws.law import DepthLaw
+from derive.laws.measure import measure
+
+__all__ = ["law_rows", "law_words", "no_law_rows"]
+
+
+def law_words(law: DepthLaw) -> tuple[str, str]:
+    """Return the forward and the gradient law as text, in L; a recursion where it is not solved."""
+    if law.solution is not None:
+        forward, gradient = law.solution.explicit()
+        if gradient is None and law.recursion is not None:
+            return f"v_L = {forward}", f"product over l of G_l(v) = {law.recursion[1]}"
+        return f"v_L = {forward}", f"|g_0|^2/|g_L|^2 = {gradient}"
+    if law.recursion is not None:
+        return f"v -> {law.recursion[0]}", f"product over l of G_l(v) = {law.recursion[1]}"
+    if law.correlated is not None:
+        ahead, behind = law.correlated
+        return f"v -> {ahead.v}, c -> {ahead.c}", f"v_g -> {behind.v}, c_g -> {behind.c}"
+    words = f"a recursion in v and c: {law.open_state}"
+    return words, words
+
+
+def law_rows(
+    law: DepthLaw,
+    depths: Iterable[int],
+    *,
+    monte_carlo: bool = False,
+    width: int = 128,
+    hidden: int | None = None,
+    correlation: float = 0.0,
+    gradient_correlation: float = 0.0,
+    **sampling: Any,
+) -> list[dict[str, Any]]:
+    """Return one row a depth.
+
+    Parameters
+    ----------
+    law : DepthLaw
+        The law.
+    depths : iterable of int
+        Numbers of blocks.
+    monte_carlo : bool
+        Whether stacks are drawn.
+    width, hidden, correlation, gradient_correlation
+        As for `DepthLaw.predict`.
+    **sampling
+        ``heads``, ``seeds``, ``seed``, ``confidence`` of `derive.laws.measure.measure`.
+
+    Returns
+    -------
+    list of dict
+        Keys ``placement``, ``norm``, ``sublayer``, ``forward_law``, ``gradient_law``, ``layers``,
+        ``predicted``, ``measured``, ``ci``, ``ok``; the three last are None without Monte Carlo.
+        ``predicted`` and ``measured`` have ``growth``, v_L/v_0, and ``gradient_ratio``,
+        |g_0|^2/|g_L|^2; ``ci`` has an interval for each.
+
+    Raises
+    ------
+    DomainError, UnknownNodeError, WeightError
+        As for `DepthLaw.predict` and `measure`.
+    """
+    sizes: dict[str, Any] = {
+        "width": width,
+        "hidden": hidden,
+        "correlation": correlation,
+        "gradient_correlation": gradient_correlation,
+    }
+    rows = []
+    for layers in depths:
+        predicted = law.predict(layers, **sizes)
+        row = {
+            **_head(law.placement, law.norm, law.sublayers, *law_words(law)),
+            "layers": layers,
+            "predicted": {
+                "growth": predicted.growth,
+                "gradient_ratio": predicted.gradient_ratio,
+            },
+            "measured": None,
+            "ci": None,
+            "ok": None,
+        }
+        if monte_carlo:
+            found = measure(law, layers, **sizes, **sampling)
+            both = {"growth": found.growth, "gradient_ratio": found.gradient_ratio}
+            row["measured"] = {k: e.mean for k, e in both.items()}
+            row["ci"] = {k: [e.low, e.high] for k, e in both.items()}
+            row["ok"] = found.ok
+        rows.append(row)
+    return rows
+
+
+def no_law_rows(
+    placement: str, norm: str, sublayers: tuple[str, ...], reason: DeriveError
+) -> list[dict[str, Any]]:
+    """Return the row of a placement that has no law, with its reason as both laws."""
+    words = f"none: {reason}"
+    missing = dict.fromkeys(("layers", "predicted", "measured", "ci", "ok"))
+    return [{**_head(placement, norm, sublayers, words, words), **missing}]
+
+
+def _head(
+    placement: str, norm: str, sublayers: tuple[str, ...], forward: str, gradient: str
+) -> dict[str, Any]:
+    return {
+        "placement": placement,
+        "norm": norm,
+        "sublayer": ",".join(sublayers),
+        "forward_law": forward,
+        "gradient_law": gradient,
+    }

@@ -1,0 +1,197 @@
+"""`derive law`: text, LaTeX, JSON, figures, mistakes."""
+
+import json
+import re
+
+import pytest
+
+from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
+from derive.cli import main
+from derive.cli.law import _depths
+from derive.errors import DomainError, ShapeError
+from derive.laws.law import DepthLaw
+from derive.render.law import law_latex, law_text
+from derive.render.law_figure import law_figure
+
+KEYS = [
+    "placement",
+    "norm",
+    "sublayer",
+    "forward_law",
+    "gradient_law",
+    "layers",
+    "predicted",
+    "measured",
+    "ci",
+    "ok",
+]
+SMALL = ("--width", "24", "--seeds", "4", "--layers", "2")
+
+
+def run(capsys, *args):
+    with pytest.raises(SystemExit) as exit_:
+        main(("law", *args))
+    captured = capsys.readouterr()
+    return exit_.value.code, captured.out, captured.err
+
+
+def rows_of(capsys, *args):
+    code, out, err = run(capsys, *args, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+
+
+def test_text_shows_moments_recursion_solution_and_numbers(capsys):
+    code, out, err = run(capsys, "pre", "--layers", "6,12")
+    assert (code, err) == (0, "")
+    for line in (
+        "pre, layernorm, ffn:relu, init lecun",
+        "  sublayer F: variance 1 -> 1/2",
+        "              gradient v_g -> v_g/2",
+        "  v_l                 = v + 1/2",
+        "  v_L             = L/2 + 1",
+        "pre        12  7       7",
+    ):
+        assert line in out.splitlines()
+
+
+def test_json_has_the_documented_keys(capsys):
+    rows = rows_of(capsys, "pre", "post", "--layers", "6,12", "--sublayer", "attention,ffn:gelu")
+    assert [list(row) for row in rows] == [KEYS] * 4
+    assert [(r["placement"], r["layers"]) for r in rows] == [
+        ("pre", 6),
+        ("pre", 12),
+        ("post", 6),
+        ("post", 12),
+    ]
+    assert rows[0]["sublayer"] == "attention,ffn:gelu"
+    assert set(rows[0]["predicted"]) == {"growth", "gradient_ratio"}
+    assert rows[0]["measured"] is rows[0]["ci"] is rows[0]["ok"] is None
+
+
+def test_monte_carlo_fills_the_rest_and_repeats(capsys):
+    asked = ("sandwich", *SMALL, "--monte-carlo")
+    (row,) = rows = rows_of(capsys, *asked)
+    assert rows == rows_of(capsys, *asked)
+    assert rows != rows_of(capsys, *asked, "--seed", "9")
+    for what, mean in row["measured"].items():
+        low, high = row["ci"][what]
+        assert low <= mean <= high
+    held = all(low <= row["predicted"][what] <= high for what, (low, high) in row["ci"].items())
+    assert row["ok"] is held
+    code, out, err = run(capsys, *asked)
+    assert (code, err) == (0, "")
+    assert re.search(r"sandwich +2 +3 +3 +\S+ \[\S+, \S+\] +\S+ \[\S+, \S+\] +(ok|no)$", out, re.M)
+    assert "1 in 20 misses by chance" in out
+
+
+def test_all_has_a_row_for_every_placement_and_reasons(capsys):
+    rows = rows_of(capsys, "all", "--layers", "3")
+    assert [r["placement"] for r in rows] == [*PLACEMENTS, *STREAMS, *MIXES]
+    without = {r["placement"]: r for r in rows if r["predicted"] is None}
+    assert set(without) == {"admin", "mhc"}
+    for row in without.values():
+        assert list(row) == KEYS
+        assert row["forward_law"].startswith("none: values: no value for the scalar")
+    code, out, _ = run(capsys, "all", "--layers", "3", "--sublayer", "ffn:silu")
+    assert code == 0
+    assert "admin: none: values: no value for the scalar omega" in out
+
+
+def test_a_value_makes_a_law(capsys):
+    (row,) = rows_of(capsys, "admin", "--value", "omega=2", "--layers", "5")
+    assert row["gradient_law"] == "|g_0|^2/|g_L|^2 = 1"
+
+
+def test_correlations_reach_the_law(capsys):
+    asked = ("post", "--sublayer", "attention", "--tokens", "16", "--layers", "64")
+    (same,) = rows_of(capsys, *asked, "--gradient-correlation", "1")
+    assert same["predicted"]["gradient_ratio"] == pytest.approx(16, rel=1e-6)
+    (alike,) = rows_of(capsys, *asked, "--correlation", "1")
+    assert alike["predicted"]["gradient_ratio"] == pytest.approx(1 / 16, rel=1e-6)
+    asked = ("N(x + C(x))", "--sublayer", "attention", "--tokens", "4", "--layers", "5")
+    (memory,) = rows_of(capsys, *asked, "--memory-correlation", "1")
+    assert memory["predicted"]["gradient_ratio"] == pytest.approx(2**-5)
+
+
+def test_latex(capsys):
+    code, out, err = run(capsys, "lns", "--format", "latex")
+    assert (code, err) == (0, "")
+    assert out.startswith("\\begin{align*}\n\\Phi_l(v) &= v + \\frac{1}{2 l} \\\\\n")
+    assert "v_L &= \\frac{H_{L}}{2} + 1" in out
+    assert out.rstrip().endswith("\\end{align*}")
+    assert law_latex(DepthLaw("mix-ln")).startswith("% mix-ln: evaluated block by block: the plac")
+    mixed = law_latex(DepthLaw("pre", sublayers=("attention",), tokens=2))
+    assert "v_{g,l-1} &=" in mixed
+
+
+def test_text_says_why_there_is_no_closed_form():
+    for law, why in (
+        (DepthLaw("residual"), "the streams have moments of their own"),
+        (DepthLaw("mix-ln"), "the placement changes with depth"),
+        (DepthLaw("b2t"), "sublayers of several kinds take turns"),
+        (DepthLaw("res-post", sublayers=("ffn:silu",)), "no moments in closed form where v is"),
+        (DepthLaw("pre", sublayers=("attention",)), "attention mixes tokens"),
+        (DepthLaw("no-norm", sublayers=("ffn:gelu",)), "no rule solves it"),
+    ):
+        assert "evaluated block by block: " in law_text(law)
+        assert why in law_text(law)
+    long = law_text(DepthLaw("no-norm", sublayers=("ffn:gelu",)))
+    assert max(map(len, long.splitlines())) < 160
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_figures(capsys, tmp_path, suffix):
+    target = tmp_path / f"laws.{suffix}"
+    code, _, err = run(capsys, "pre", "lns", *SMALL, "--monte-carlo", "--plot", str(target))
+    assert (code, err) == (0, "")
+    assert target.stat().st_size > 1000
+
+
+def test_a_figure_needs_a_law():
+    with pytest.raises(ShapeError, match="rows: expected at least one law"):
+        law_figure([])
+
+
+def test_depths_are_read():
+    assert _depths("6,12") == [6, 12]
+    assert _depths("1..192") == [1, 2, 4, 8, 16, 32, 64, 128, 192]
+    assert _depths("3..4, 4") == [3, 4]
+    for text in ("", "a", "0", "4..2", "1..", "6,-1", "1.5"):
+        with pytest.raises(DomainError, match="--layers: expected integers"):
+            _depths(text)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("nonsense",), "placement: expected one of"),
+        (("all", "pre"), "placement: expected one of"),
+        (("pre", "--layers", "0"), "--layers: expected integers >= 1"),
+        (("pre", "--layers", "many"), "--layers: expected integers such as 6,12,24 or 1..192"),
+        (("pre", "--sublayer", "nonsense"), "sublayer: expected one of"),
+        (("pre", "--sublayer", ","), "sublayers: expected at least one, got none"),
+        (("pre", "--sublayer", "causal-attention"), "attention: expected one without mask"),
+        (("pre", "--norm", "dyt"), "norm: expected LayerNorm, RMSNorm or L2Norm"),
+        (("pre", "--init", "nonsense"), "init: expected one of lecun, xavier"),
+        (("pre", "--tokens", "0"), "tokens: expected at least 1, got 0"),
+        (("pre", "--width", "2"), "width: expected at least 3, got 2"),
+        (("pre", "--hidden", "0"), "hidden: expected at least 1, got 0"),
+        (("pre", "--correlation", "2"), "correlation: expected -1 to 1"),
+        (("pre", "--correlation", "nan"), "correlation: expected -1 to 1"),
+        (("pre", "--memory-correlation", "2"), "memory: expected"),
+        (("pre", "--monte-carlo", "--seeds", "1"), "seeds: expected at least 2, got 1"),
+        (("admin",), "values: no value for the scalar omega"),
+        (("all", "--layers", "2", "--sublayer", "abstract"), "all: expected a law"),
+        (("pre", "--plot", "laws.txt"), "--plot: expected a name that ends in"),
+        (
+            ("pre", "--sublayer", "attention", "--heads", "5", "--width", "8", "--monte-carlo"),
+            "heads: expected a divisor of the width 8, got 5",
+        ),
+    ],
+)
+def test_mistakes_are_one_line(capsys, args, message):
+    code, out, err = run(capsys, *args)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
