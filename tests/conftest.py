@@ -18,7 +18,12 @@ PROGRAMS = {
     "tex": ("pdflatex",),
     "browser": ("chromium", "chromium-browser", "google-chrome", "chrome"),
 }
-PACKAGES = {"torch": ("torch",), "transformers": ("torch", "transformers")}
+PACKAGES = {
+    "torch": ("torch",),
+    "transformers": ("torch", "transformers"),
+    "timm": ("torch", "timm", "torchscale"),
+}
+INSTALL = {"timm": "pip install --no-deps timm torchscale"}
 
 
 def missing(item: pytest.Item) -> str | None:
@@ -28,7 +33,7 @@ def missing(item: pytest.Item) -> str | None:
             return f"needs {' or '.join(programs)} on the PATH"
     for marker, packages in PACKAGES.items():
         if item.get_closest_marker(marker) and not all(map(importlib.util.find_spec, packages)):
-            return f"needs the extra normderive[{marker}]"
+            return f"needs {INSTALL.get(marker, f'the extra normderive[{marker}]')}"
     return None
 
 

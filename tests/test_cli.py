@@ -379,6 +379,7 @@ def test_check_json(derive):
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.transformers
+@pytest.mark.timm
 def test_check_all(derive):
     status, out, _ = derive("check", "all", "--json")
     rows = strict_json(out)

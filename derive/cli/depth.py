@@ -11,9 +11,9 @@ import click
 from derive.cli.options import (
     check_figure,
     parse_depths,
-    parse_values,
     plot_option,
     stack_options,
+    stack_text,
 )
 from derive.cli.output import json_text, progress, table_text
 
@@ -29,17 +29,13 @@ __all__ = ["depth"]
 def depth(
     placements: tuple[str, ...],
     layers: str,
-    norm_name: str,
-    sublayer: str,
     as_json: bool,
     plot: Path | None,
-    values: tuple[str, ...],
-    **sizes: Any,
+    options: dict[str, Any],
 ) -> None:
     """Evaluate stacks of the PLACEMENTS (or equations) over depth, at random weights."""
     if plot is not None:
         check_figure(plot)
-    options = {**sizes, "norm": norm_name, "sublayer": sublayer, "values": parse_values(values)}
     rows = _depth_rows(placements, parse_depths(layers), options)
     if plot is not None:
         from derive.render import plots
@@ -62,8 +58,7 @@ def depth(
     header = ("placement", "L", "log|dx_L/dx_0|", "log|g_0|", "sum |A_l|", "log remainder bound")
     click.echo(table_text(header, table))
     click.echo(
-        f"width {sizes['width']}, tokens {sizes['tokens']}, norm {norm_name}, sublayer {sublayer}, "
-        f"seed {sizes['seed']}; 2-norms, natural logs; |g_L| = 1; "
+        f"{stack_text(options)}; 2-norms, natural logs; |g_L| = 1; "
         "remainder of I + sum A_l: exp(a) - 1 - a with a = sum |A_l|, A_l = J_l - I"
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from derive.cli.options import check_figure, parse_values, plot_option, stack_options
+from derive.cli.options import check_figure, plot_option, stack_options, stack_text
 from derive.cli.output import json_text, progress, table_text
 
 __all__ = ["lyapunov"]
@@ -39,17 +39,13 @@ def lyapunov(
     transient: int | None,
     batches: int,
     top: int | None,
-    norm_name: str,
-    sublayer: str,
     as_json: bool,
     plot: Path | None,
-    values: tuple[str, ...],
-    **sizes: Any,
+    options: dict[str, Any],
 ) -> None:
     """Lyapunov exponents of stacks of the PLACEMENTS (or equations), at random weights."""
     if plot is not None:
         check_figure(plot)
-    options = {**sizes, "norm": norm_name, "sublayer": sublayer, "values": parse_values(values)}
     options |= {"transient": transient, "batches": batches, "count": top}
     rows = [_row(name, layers, options) for name in placements]
     if plot is not None:
@@ -63,8 +59,7 @@ def lyapunov(
     for row in rows:
         _print(row)
     click.echo(
-        f"width {sizes['width']}, tokens {sizes['tokens']}, norm {norm_name}, sublayer {sublayer}, "
-        f"seed {sizes['seed']}; natural logs per layer; +-: one standard error, by batch means; "
+        f"{stack_text(options)}; natural logs per layer; +-: one standard error, by batch means; "
         "-inf: directions that are annihilated exactly"
     )
 

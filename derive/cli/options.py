@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "parse_values",
     "plot_option",
     "stack_options",
+    "stack_text",
 ]
 
 norm_option = click.option(
@@ -29,6 +31,7 @@ SEED = click.IntRange(min=0)
 plot_option = click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a figure."
 )
+SIZES = ("width", "tokens", "heads", "hidden", "groups", "std", "seed")
 STACK = (
     click.option("--width", default=64, show_default=True, help="Features d."),
     click.option("--tokens", default=4, show_default=True, help="Tokens n."),
@@ -60,10 +63,28 @@ STACK = (
 
 
 def stack_options(command: Any) -> Any:
-    """Add the options that give a stack its sizes, weights and seed."""
+    """Add the options that give a stack its sizes, weights and seed.
+
+    The command gets them as one mapping, ``options``: the arguments of `derive.depth.placed_stack`
+    by name.
+    """
+
+    @wraps(command)
+    def call(**given: Any) -> Any:
+        options = {name: given.pop(name) for name in SIZES}
+        options |= {"norm": given.pop("norm_name"), "sublayer": given.pop("sublayer")}
+        options["values"] = parse_values(given.pop("values"))
+        return command(options=options, **given)
+
     for option in reversed(STACK):
-        command = option(command)
-    return command
+        call = option(call)
+    return call
+
+
+def stack_text(options: Mapping[str, Any]) -> str:
+    """Return what stands below a table: the sizes, the norm, the sublayer and the seed."""
+    shown = ("width", "tokens", "norm", "sublayer", "seed")
+    return ", ".join(f"{name} {options[name]}" for name in shown)
 
 
 def parse_depths(text: str) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from derive.cli.options import check_figure, parse_depths, parse_values, plot_option, stack_options
+from derive.cli.options import check_figure, parse_depths, plot_option, stack_options, stack_text
 from derive.cli.output import json_text, progress, table_text
 
 __all__ = ["paths"]
@@ -51,17 +51,13 @@ def paths(
     strong: int,
     strong_length: int,
     continuum: bool,
-    norm_name: str,
-    sublayer: str,
     as_json: bool,
     plot: Path | None,
-    values: tuple[str, ...],
-    **sizes: Any,
+    options: dict[str, Any],
 ) -> None:
     """Expand the Jacobian of stacks of the PLACEMENTS (or equations) over paths."""
     if plot is not None:
         check_figure(plot)
-    options = {**sizes, "norm": norm_name, "sublayer": sublayer, "values": parse_values(values)}
     jobs = [(name, depth) for name in placements for depth in parse_depths(layers)]
     rows = [
         _row(name, depth, order, strong, strong_length, continuum, options)
@@ -78,8 +74,7 @@ def paths(
     for row in rows:
         _print(row)
     click.echo(
-        f"width {sizes['width']}, tokens {sizes['tokens']}, norm {norm_name}, sublayer {sublayer}, "
-        f"seed {sizes['seed']}; 2-norms unless said, natural logs; S_k: all paths through k "
+        f"{stack_text(options)}; 2-norms unless said, natural logs; S_k: all paths through k "
         "branches, M their sum; overlap: <S_k, M>/|M|^2 (Frobenius); energy: squared Frobenius "
         "norms of single paths"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from derive.cli.options import check_figure, parse_depths, parse_values, plot_option, stack_options
+from derive.cli.options import check_figure, parse_depths, plot_option, stack_options, stack_text
 from derive.cli.output import json_text, progress, table_text
 from derive.errors import DomainError
 
@@ -46,24 +46,17 @@ def precision(
     residual: str | None,
     certified: bool,
     bits: int,
-    norm_name: str,
-    sublayer: str,
     as_json: bool,
     plot: Path | None,
-    values: tuple[str, ...],
-    **sizes: Any,
+    options: dict[str, Any],
 ) -> None:
     """Simulate narrow formats in stacks of the PLACEMENTS, or certify the float64 answer."""
     if plot is not None:
         if certified:
             raise DomainError("--plot: expected a simulation to draw, got --certified")
         check_figure(plot)
-    options = {**sizes, "norm": norm_name, "sublayer": sublayer, "values": parse_values(values)}
     jobs = [(name, depth) for name in placements for depth in parse_depths(layers)]
-    title = (
-        f"width {sizes['width']}, tokens {sizes['tokens']}, norm {norm_name}, sublayer {sublayer}, "
-        f"seed {sizes['seed']}"
-    )
+    title = stack_text(options)
     if certified:
         _certify(jobs, bits, options, title, as_json)
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from derive.cli.options import check_figure, parse_depths, parse_values, plot_option, stack_options
+from derive.cli.options import check_figure, parse_depths, plot_option, stack_options, stack_text
 from derive.cli.output import json_text, progress, table_text
 from derive.errors import DomainError
 
@@ -69,12 +69,9 @@ def spectrum(
     bottom: int | None,
     weights: bool,
     token_plot: Path | None,
-    norm_name: str,
-    sublayer: str,
     as_json: bool,
     plot: Path | None,
-    values: tuple[str, ...],
-    **sizes: Any,
+    options: dict[str, Any],
 ) -> None:
     """Take the singular spectra over depth of stacks of the PLACEMENTS (or equations)."""
     from derive.depth import placed_stack
@@ -87,12 +84,11 @@ def spectrum(
         check_figure(plot)
     if token_plot is not None:
         check_figure(token_plot, "--tokens-map")
-    options = {**sizes, "norm": norm_name, "sublayer": sublayer, "values": parse_values(values)}
     jobs = [(name, depth) for name in placements for depth in parse_depths(layers)]
     rows = []
     for name, depth in progress(jobs, "spectrum"):
         stack = placed_stack(name, depth, **options)
-        x, cotangent = _input(stack, sizes)
+        x, cotangent = _input(stack, options)
         row = spectrum_row(
             stack,
             x,
@@ -106,7 +102,7 @@ def spectrum(
             cotangent=cotangent if weights else None,
             token_map=token_plot is not None,
         )
-        shared = {key: sizes[key] for key in ("width", "tokens", "seed")}
+        shared = {key: options[key] for key in ("width", "tokens", "seed")}
         rows.append({"placement": name, "layers": depth, **shared, **row})
     _draw(rows, plot, token_plot)
     if as_json:
@@ -117,16 +113,15 @@ def spectrum(
         for table in _tables(row):
             click.echo(table)
     click.echo(
-        f"width {sizes['width']}, tokens {sizes['tokens']}, norm {norm_name}, "
-        f"sublayer {sublayer}, seed {sizes['seed']}; 2-norms, natural logs"
+        f"{stack_text(options)}; 2-norms, natural logs"
         + ("; cotangent of norm 1" if weights else "")
     )
 
 
-def _input(stack: Stack, sizes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def _input(stack: Stack, options: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Return a standard normal input and a cotangent of norm 1, from the seed."""
-    rng = np.random.default_rng(sizes["seed"])
-    x = rng.normal(size=(sizes["tokens"], sizes["width"]))
+    rng = np.random.default_rng(options["seed"])
+    x = rng.normal(size=(options["tokens"], options["width"]))
     cotangent = rng.normal(size=stack.states(x)[0].shape)
     return x, cotangent / np.linalg.norm(cotangent)
 

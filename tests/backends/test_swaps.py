@@ -163,7 +163,16 @@ def survivors(real, names):
     return {n: e for n, e in errors.items() if n not in same and not e > VISIBLE}, own, errors
 
 
-@pytest.mark.parametrize("system", [*SYSTEMS, *ZOO])
+def rows():
+    beside = ("timm", "torchscale")
+    for name in SYSTEMS:
+        yield name
+    for name, entry in ZOO.items():
+        marks = [pytest.mark.timm] if entry.source.startswith(beside) else []
+        yield pytest.param(name, marks=marks)
+
+
+@pytest.mark.parametrize("system", rows())
 def test_every_other_placement_fails(system):
     real = build(system) if system in SYSTEMS else build_zoo(system, 0)
     alive, own, swapped = survivors(real, PLACEMENTS)
