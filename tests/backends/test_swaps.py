@@ -165,14 +165,13 @@ def survivors(real, names):
 
 def rows():
     beside = ("timm", "torchscale")
-    for name in SYSTEMS:
-        yield name
+    yield from SYSTEMS
     for name, entry in ZOO.items():
         marks = [pytest.mark.timm] if entry.source.startswith(beside) else []
         yield pytest.param(name, marks=marks)
 
 
-@pytest.mark.parametrize("system", rows())
+@pytest.mark.parametrize("system", list(rows()))
 def test_every_other_placement_fails(system):
     real = build(system) if system in SYSTEMS else build_zoo(system, 0)
     alive, own, swapped = survivors(real, PLACEMENTS)
