@@ -49,10 +49,8 @@ def _body(law: DepthLaw) -> Iterator[str]:
         yield from aligned_text([("v_l", _shown(phi)), ("|g_(l-1)|^2/|g_l|^2", _shown(gain))])
     elif law.correlated is not None:
         ahead, behind = law.correlated
-        names = ("v_l", "c_l", "v_g", "c_g")
-        yield from aligned_text(
-            [(k, _shown(e)) for k, e in zip(names, (*ahead, *behind), strict=True)]
-        )
+        for name, value in zip(("v", "c", "v_g", "c_g"), (*ahead, *behind), strict=True):
+            yield f"{name:<3} -> {_shown(value)}"
     if law.solution is None:
         why = law.open_state or "no rule solves it in L"
         yield f"evaluated block by block: {why}"
