@@ -98,6 +98,13 @@ def test_all_has_a_row_for_every_placement_and_reasons(capsys):
     assert "admin: none: values: no value for the scalar omega" in out
 
 
+def test_all_goes_on_where_one_law_overflows(capsys, monkeypatch):
+    monkeypatch.setattr("derive.laws.law.LARGEST", 1e3)
+    rows = rows_of(capsys, "all", "--layers", "24", "--sublayer", "ffn:relu")
+    beyond = {r["placement"] for r in rows if "is beyond 1000" in r["forward_law"]}
+    assert beyond == {"fixup", "no-norm", "pre-mlp"}
+
+
 def test_a_value_makes_a_law(capsys):
     (row,) = rows_of(capsys, "admin", "--value", "omega=2", "--layers", "5")
     assert row["gradient_law"] == "|g_0|^2/|g_L|^2 = 1"
@@ -148,6 +155,18 @@ def test_figures(capsys, tmp_path, suffix):
     assert target.stat().st_size > 1000
 
 
+def test_the_legend_of_many_curves_stands_beside_them(tmp_path):
+    rows = [
+        {"placement": str(k), "norm": "n", "sublayer": "s", "layers": layers}
+        | {"predicted": {"growth": 1.0 + k, "gradient_ratio": 0.5}, "measured": None}
+        for k in range(20)
+        for layers in (1, 4)
+    ]
+    figure = law_figure(rows)
+    assert len(figure.legends[0].get_texts()) == 20
+    assert not law_figure(rows[:4]).legends
+
+
 def test_a_figure_needs_a_law():
     with pytest.raises(ShapeError, match="rows: expected at least one law"):
         law_figure([])
@@ -182,7 +201,11 @@ def test_depths_are_read():
         (("pre", "--memory-correlation", "2"), "memory: expected"),
         (("pre", "--monte-carlo", "--seeds", "1"), "seeds: expected at least 2, got 1"),
         (("admin",), "values: no value for the scalar omega"),
-        (("all", "--layers", "2", "--sublayer", "abstract"), "all: expected a law"),
+        (("all", "--layers", "2", "--sublayer", "abstract"), "sublayer: expected ffn, gated"),
+        (("all", "--width", "2"), "width: expected at least 3, got 2"),
+        (("no-norm", "--layers", "3000"), "layers: expected fewer, the mean square after block"),
+        (("no-norm", "--sublayer", "ffn:silu", "--layers", "3000"), "is beyond 1e+150"),
+        (("N(alpha*x)", "--value", "alpha=0"), "norm: expected an argument that is not 0"),
         (("pre", "--plot", "laws.txt"), "--plot: expected a name that ends in"),
         (
             ("pre", "--sublayer", "attention", "--heads", "5", "--width", "8", "--monte-carlo"),

@@ -87,17 +87,19 @@ def law(
     }
     rows: list[dict[str, Any]] = []
     found: dict[str, Any] = {}
+    refused: DeriveError | None = None
     for name in progress(_all_names() if every else placements, "law"):
         try:
             one = DepthLaw(name, norm_name, sublayers, **common)
             rows += law_rows(one, depths, **options)
             found[name] = one
         except DeriveError as error:
-            if not every or isinstance(error, DomainError):
+            if not every:
                 raise
+            refused = refused or error
             rows += no_law_rows(name, norm_name, sublayers, error)
-    if every and not found:
-        raise DomainError(f"all: expected a law for some placement, got {rows[0]['forward_law']}")
+    if refused is not None and not found:
+        raise refused
     if plot is not None:
         from derive.render import plots
         from derive.render.law_figure import law_figure

@@ -92,6 +92,8 @@ class DualKernel:
             if symbolic or isinstance(q, sp.Basic) or isinstance(rho, sp.Basic):
                 found = _diagonal(exact)(q) if rho == 1 else exact(q, rho)
                 return sp.expand(sp.radsimp(found)) if found.is_number else found
+            if float(rho) == 1.0:
+                return float(_compiled(_diagonal(exact))(float(q)))
             return float(_compiled(exact)(float(q), min(1.0, max(-1.0, float(rho)))))
         if symbolic:
             raise UnknownNodeError(
@@ -118,8 +120,8 @@ def _diagonal(exact: sp.Lambda) -> sp.Lambda:
 
 
 @lru_cache(maxsize=64)
-def _compiled(exact: sp.Lambda) -> Callable[[float, float], float]:
-    return sp.lambdify(exact.variables, exact.expr, "numpy")
+def _compiled(exact: sp.Lambda) -> Callable[..., float]:
+    return sp.lambdify(exact.variables, exact.expr, "math")
 
 
 @lru_cache(maxsize=1)

@@ -37,6 +37,8 @@ _v = sp.Symbol("v", positive=True)
 _c = sp.Symbol("c", real=True)
 GRADIENT = (sp.Symbol("v_g", positive=True), sp.Symbol("c_g", real=True))
 
+LARGEST = 1e150
+"""Mean square up to which a law is evaluated: its square still fits into a float."""
 INDEPENDENT = Moments(1.0, 0.0)
 """Tokens of mean square 1 without correlation."""
 
@@ -185,7 +187,7 @@ class DepthLaw:
         Raises
         ------
         DomainError
-            If a size or a correlation is out of range.
+            If a size or a correlation is out of range, or a mean square grows beyond 1e150.
         UnknownNodeError
             If a component has no moments.
         """
@@ -219,12 +221,14 @@ class DepthLaw:
                 )
             )
             moments = passed[-1].forward()
+            _held(moments, f"the mean square after block {number} of {layers}")
             forward.append(moments[names[0], names[0]])
         unit, none = Moments(1.0, gradient_correlation), Moments(0.0, 0.0)
         flow: StreamMoments = {(a, b): unit if a == b else none for a in names for b in names}
         gradient = [_added(flow, names)]
         for one in reversed(passed):
             flow = one.backward(flow)
+            _held(flow, f"the mean square of a gradient over {layers} blocks")
             gradient.append(_added(flow, names))
         return Prediction(tuple(forward), tuple(reversed(gradient)))
 
@@ -320,6 +324,13 @@ class DepthLaw:
         if self.recursion is None:
             return None
         return solve(*self.recursion, _v, sp.S.One)
+
+
+def _held(moments: StreamMoments, what: str) -> None:
+    """Refuse what a float cannot go on with."""
+    largest = max(found.v for found in moments.values())
+    if not largest <= LARGEST:
+        raise DomainError(f"layers: expected fewer, {what} is beyond {LARGEST:g}")
 
 
 def _added(flow: StreamMoments, names: Sequence[str]) -> Moments:

@@ -26,7 +26,7 @@ from derive.calculus.atoms import Diag, State, Vector
 from derive.calculus.let import Let
 from derive.calculus.maps import Apply
 from derive.calculus.tensor import Product, Sum, is_scalar
-from derive.errors import UnknownNodeError, WeightError
+from derive.errors import DomainError, UnknownNodeError, WeightError
 from derive.laws.components import Moments, Setting, backward, forward
 from derive.symbols import d
 
@@ -71,6 +71,8 @@ class BlockMoments:
         If a node or a sublayer has no moments.
     WeightError
         If a scalar has no value.
+    DomainError
+        If a norm gets what is 0.
     """
 
     def __init__(
@@ -147,6 +149,8 @@ class BlockMoments:
             )
         argument = self._signal(expr.argument)
         v = self.between(argument, argument).v
+        if v == 0:
+            raise DomainError(f"norm: expected an argument that is not 0, got {expr}")
         features = self.setting.at.get(d, d) if isinstance(expr.mapping, L2Norm) else 1
         unit = 1 / _root(features * v)
         normed = Signal({s: a * unit for s, a in argument.items()})

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["law_figure"]
 
+MANY = 8
+"""Curves above which the legend stands beside the panels."""
 PANELS = (
     ("growth", r"$\mathrm{E}\,|x_L|^2/|x_0|^2$"),
     ("gradient_ratio", r"$\mathrm{E}\,|g_0|^2/|g_L|^2$"),
@@ -72,5 +74,11 @@ def law_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
         axes.set_yscale("log")
         axes.set_xlabel("depth $L$ (number of blocks)")
         axes.set_ylabel(label)
-    axes.legend(fontsize="x-small", ncols=1 + len(curves) // 16)
+    if len(curves) > MANY:
+        figure.set_size_inches(11.0, 4.6)
+        figure.legend(
+            *axes.get_legend_handles_labels(), loc="outside right upper", fontsize="x-small"
+        )
+    else:
+        axes.legend(fontsize="x-small")
     return figure
