@@ -18,8 +18,9 @@ LEVELS = [
     {"blocks"},
     {"initialise", "lower"},
     {"backends", "depth"},
+    {"laws"},
     {"crosscheck", "render"},
-    {"report"},
+    {"report", "bench"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
