@@ -10,7 +10,7 @@ import numpy as np
 import derive
 from derive.depth import Stack
 
-__all__ = ["Case", "case"]
+__all__ = ["EPS", "Case", "case"]
 
 EPS = 1e-5
 

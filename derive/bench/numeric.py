@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from derive import linalg
-from derive.bench.blocks import Case, case
+from derive.bench.blocks import EPS, Case, case
 from derive.bench.jax_peer import jax_peer
 from derive.bench.problem import Problem
 from derive.bench.rows import OURS
 from derive.bench.torch_peer import torch_peer
 from derive.linalg import Chain, Operator, cost
+from derive.lower import PerToken, lower
 
 __all__ = [
     "ensembles",
@@ -143,8 +144,8 @@ def ensembles(quick: bool) -> Iterator[Problem]:
             (stack,) = found.stacks
 
             def ours(found: Case = found, stack: Any = stack) -> np.ndarray:
-                _fresh(found)
-                return linalg.token_square_norms(stack.jacobians(found.x)[0])
+                jacobian = lower(stack.derivations[0].jacobian, stack.weights[0], found.x)
+                return linalg.token_square_norms(jacobian)
 
             methods, missing = _peers(found, lambda peer: peer.token_norms())
             yield Problem(
@@ -223,13 +224,19 @@ def lyapunov(quick: bool) -> Iterator[Problem]:
     for width, layers in [(64, 12)] if quick else [(64, 48), (256, 12)]:
         found = case("pre", ("ffn",), "gelu", width=width, layers=layers)
         (stack,) = found.stacks
+        joint = PerToken(found.weights()[0], eps=EPS)
         for every in (1, None):
 
             def ours(
-                found: Case = found, stack: Any = stack, every: int | None = every
+                found: Case = found,
+                stack: Any = stack,
+                joint: PerToken = joint,
+                every: int | None = every,
             ) -> np.ndarray:
                 _fresh(found)
-                spectrum = linalg.lyapunov_spectrum(stack.jacobians(found.x), every=every)
+                states = np.concatenate(stack.states(found.x)[:-1])
+                blocks = linalg.token_blocks(lower(stack.derivations[0].jacobian, joint, states))
+                spectrum = linalg.lyapunov_spectrum(list(blocks), every=every)
                 return np.array([spectrum.exponents.sum()])
 
             methods, missing = _peers(found, lambda peer: peer.lyapunov())
