@@ -121,8 +121,12 @@ class DepthLaw:
             raise DomainError(f"tokens: expected at least 1, got {self.tokens}")
         if not self.sublayers:
             raise DomainError("sublayers: expected at least one, got none")
-        if not (self.memory.v > 0 and abs(self.memory.c) <= self.memory.v):
-            raise DomainError(f"memory: expected v > 0 and |c| <= v, got {tuple(self.memory)}")
+        v, c = self.memory
+        if not (v > 0 and -1 / max(self.tokens - 1, 1) <= c / v <= 1):
+            raise DomainError(
+                f"memory: expected v > 0 and a correlation that {self.tokens} tokens can have, got "
+                f"v = {v}, c = {c}"
+            )
         scheme(self.init)
         self.blocks_of(1, 1)
 

@@ -11,8 +11,8 @@ and variance of the logarithms over K seeds, the interval for the expectation is
 .. math:: \exp\Bigl(m + \tfrac{s^2}{2} \pm t_{K-1}
     \sqrt{\tfrac{s^2}{K} + \tfrac{s^4}{2(K-1)}}\Bigr)
 
-(Olsson, Confidence Intervals for the Mean of a Log-Normal Distribution, Journal of Statistics
-Education 13(1), 2005, sections 3.2 and 3.4, with Student's t). Where all seeds agree to rounding
+(the modified Cox method of Olsson, Confidence Intervals for the Mean of a Log-Normal Distribution,
+Journal of Statistics Education 13(1), 2005, with Student's t). Where all seeds agree to rounding
 it is that one number.
 """
 

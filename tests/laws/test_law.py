@@ -202,6 +202,12 @@ def test_what_is_profiled_is_asked_for(placement):
         ({"placement": "nonsense"}, UnknownNameError, "placement"),
         ({"placement": "x + ("}, ParseError, "cannot read"),
         ({"tokens": 0}, DomainError, "tokens: expected at least 1, got 0"),
+        (
+            {"memory": Moments(1.0, -0.5), "tokens": 4},
+            DomainError,
+            "memory: expected v > 0 and a corr",
+        ),
+        ({"memory": Moments(0.0, 0.0)}, DomainError, "memory: expected v > 0"),
         ({"sublayers": ()}, DomainError, "sublayers: expected at least one"),
         ({"placement": "x + alpha*F(x)"}, WeightError, "no value for the scalar alpha"),
     ],
