@@ -115,11 +115,17 @@ def test_pre_norm_gradients_are_the_variances():
 # -- solutions against the recursion in numbers
 
 
-@pytest.mark.parametrize("sublayer", ["ffn:relu", "ffn:gelu"])
-@pytest.mark.parametrize("placement", SINGLE)
+# The solution of ngpt with gelu holds moments at mean square 1/d: long, and slow to evaluate.
+SOLVED = [
+    (placement, sublayer)
+    for placement in SINGLE
+    for sublayer in ("ffn:relu", "ffn:gelu")
+    if (placement, sublayer) != ("ngpt", "ffn:gelu")
+]
+
+
+@pytest.mark.parametrize(("placement", "sublayer"), SOLVED)
 def test_solutions_meet_the_recursion(placement, sublayer):
-    if (placement, sublayer) == ("ngpt", "ffn:gelu"):
-        pytest.skip("moments at mean square 1/d: a long expression")
     law = DepthLaw(placement, sublayers=(sublayer,))
     if law.solution is None:
         assert placement in ("fixup", "no-norm", "skipinit")  # gelu and powers of an open v
