@@ -333,7 +333,8 @@ class GroupNorm(_Norm):
         """Return the members of a group, their LayerNorm, and the groups put together."""
         g = index("g")
         rows = argument.shape[0]
-        select = At(Matrix("E", rows / symbols.G, rows), g)
+        name = "E" if rows == symbols.d else f"E_{rows}"  # inside a sublayer: another width
+        select = At(Matrix(name, rows / symbols.G, rows), g)
         member = Let("u" + suffix, product([select, argument]), g)
         plain = LayerNorm(eps=self.eps, gain=False, bias=False, outside=self.eps_outside)
         inner = with_indices(LayerNorm.body(plain, member), (g,), suffix or "_g")

@@ -157,3 +157,14 @@ def test_block_matrix_refuses():
         BlockMatrix([[op, op], [op, Dense(np.eye(3), 1)]])
     with pytest.raises(derive.errors.UnknownNodeError, match="expected Operators, got ndarray"):
         BlockMatrix([[np.eye(2)]])
+
+
+@pytest.mark.parametrize("name", ["hybridnorm", "normformer", "sub-ln"])
+def test_a_group_norm_inside_a_sublayer_has_groups_of_its_own_width(name):
+    start = np.random.default_rng(0).normal(size=(TOKENS, 8))
+    stack = placed_stack(
+        name, 2, width=8, tokens=TOKENS, heads=2, groups=2, norm="groupnorm", sublayer="attention"
+    )
+    found = stack.end_to_end(start).value()
+    expected = differences(stack, start)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7 * np.abs(expected).max())
