@@ -288,7 +288,7 @@ def test_the_pairs_that_are_the_same_are_those_listed():
 # --- tables, page, document ------------------------------------------------------------------
 
 KEYS = {
-    "placements": "equation jacobian kind name residual source used_by where",
+    "placements": "equation jacobian kind name residual scalars source used_by where",
     "norms": "equation jacobian kind name note options source where",
     "sublayers": "equation jacobian kind name note source where",
     "systems": "attention config decoder_depth depth eps feed_forward final_norm heads hidden init "
