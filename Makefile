@@ -65,8 +65,11 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+# Peers that ask for torchvision, or for another networkx; without one of them its rows say so.
+ALONE := curvlinops-for-pytorch backpack-for-pytorch einconv einops linear_operator unfoldNd tensorgrad pdf2image
 bench: $(STAMP)
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m pip install -q --no-deps -c constraints.txt $(ALONE)
 	$(BIN)/derive bench $(ARGS)
 
 clean:
