@@ -53,6 +53,7 @@ test-slow: $(STAMP)
 
 # The catalogue as one page and one PDF; needs pdflatex.
 catalogue: $(STAMP)
+	mkdir -p report
 	$(BIN)/derive catalogue --out docs/catalogue.md --tex report/catalogue.tex
 	cd report && pdflatex -interaction=nonstopmode -halt-on-error catalogue.tex >/dev/null
 	@echo report/catalogue.pdf
