@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from derive.errors import ShapeError
 from derive.render.extras import load
-from derive.render.plots import curve_style
+from derive.render.plots import curve_style, two_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,11 +34,7 @@ def lyapunov_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
     MissingExtraError
         If matplotlib is not installed.
     """
-    rows = list(rows)
-    if not rows:
-        raise ShapeError("rows: expected at least one stack, got none")
-    figure = load("matplotlib.figure", "plot").Figure(figsize=(9.0, 3.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    rows, figure, left, right = two_panels(rows)
     for k, row in enumerate(rows):
         label = str(row["placement"]).replace("$", r"\$")
         style = {**curve_style(k), "markersize": 4, "linewidth": 1.2}

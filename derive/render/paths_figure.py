@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from derive.errors import ShapeError
 from derive.render.extras import load
+from derive.render.plots import curve_style, two_panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["paths_figure"]
 
 # Okabe and Ito's palette, with hatches that tell the bars apart in grey.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _HATCHES = ("", "//", "..", "xx", "\\\\", "++", "")
 
 
@@ -37,16 +36,12 @@ def paths_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
     MissingExtraError
         If matplotlib is not installed.
     """
-    rows = list(rows)
-    if not rows:
-        raise ShapeError("rows: expected at least one stack, got none")
-    figure = load("matplotlib.figure", "plot").Figure(figsize=(9.0, 3.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    rows, figure, left, right = two_panels(rows)
     width = 0.8 / len(rows)
     longest = max(row["order"] for row in rows)
     for k, row in enumerate(rows):
         label = f"{row['placement']}, L = {row['layers']}".replace("$", r"\$")
-        colour, hatch = _COLOURS[k % len(_COLOURS)], _HATCHES[k % len(_HATCHES)]
+        colour, hatch = curve_style(k)["color"], _HATCHES[k % len(_HATCHES)]
         lengths = np.array([r["length"] for r in row["lengths"]], dtype=float)
         shares = [r["overlap"] for r in row["lengths"]]
         if row["order"] < row["longest"]:

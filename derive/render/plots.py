@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FORMATS", "curve_style", "depth_figure", "gradient_norms_figure", "save", "svg"]
+__all__ = [
+    "FORMATS",
+    "curve_style",
+    "depth_figure",
+    "gradient_norms_figure",
+    "save",
+    "svg",
+    "two_panels",
+]
 
 FORMATS = ("pdf", "png", "svg")
 # Okabe and Ito's palette, readable with any colour vision and in grey with the markers.
@@ -114,6 +122,24 @@ def depth_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
     _draw(right, by_layer)
     _gradient_labels(right)
     return figure
+
+
+def two_panels(rows: Iterable[Any]) -> tuple[list[Any], Figure, Axes, Axes]:
+    """Return the rows as a list, and an empty figure for them with two panels side by side.
+
+    Raises
+    ------
+    ShapeError
+        If there is no row.
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    listed = list(rows)
+    if not listed:
+        raise ShapeError("rows: expected at least one stack, got none")
+    figure = load("matplotlib.figure", "plot").Figure(figsize=(9.0, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    return listed, figure, left, right
 
 
 def save(fig: Figure, path: str | Path) -> Path:

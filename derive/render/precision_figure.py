@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from derive.errors import ShapeError
 from derive.render.extras import load
+from derive.render.plots import curve_style, two_panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["precision_figure"]
 
 # Okabe and Ito's palette, with markers for grey.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKERS = "os^DvPX"
 
 
 def precision_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
@@ -36,11 +34,7 @@ def precision_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
     MissingExtraError
         If matplotlib is not installed.
     """
-    rows = list(rows)
-    if not rows:
-        raise ShapeError("rows: expected at least one stack, got none")
-    figure = load("matplotlib.figure", "plot").Figure(figsize=(9.0, 3.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    rows, figure, left, right = two_panels(rows)
     for k, row in enumerate(rows):
         label = f"{row['placement']}, {row['dtype']}, L = {row['layers']}".replace("$", r"\$")
         for axes, key in ((left, "forward_errors"), (right, "gradient_errors")):
@@ -49,8 +43,8 @@ def precision_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
             axes.plot(
                 np.arange(len(errors)),
                 np.where(seen, errors, np.nan),
-                color=_COLOURS[k % len(_COLOURS)],
-                marker=_MARKERS[k % len(_MARKERS)],
+                color=curve_style(k)["color"],
+                marker=curve_style(k)["marker"],
                 markevery=max(1, len(errors) // 12),
                 markersize=4,
                 linewidth=1.6,
