@@ -1,17 +1,17 @@
 """`derive law`: text, LaTeX, JSON, figures, mistakes."""
 
-import json
 import re
 
 import pytest
 
 from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
-from derive.cli import main
 from derive.cli.law import _depths
 from derive.errors import DomainError, ShapeError
 from derive.laws.law import DepthLaw
 from derive.render.law import law_latex, law_text
 from derive.render.law_figure import law_figure
+
+from . import command
 
 KEYS = [
     "placement",
@@ -29,16 +29,11 @@ SMALL = ("--width", "24", "--seeds", "4", "--layers", "2")
 
 
 def run(capsys, *args):
-    with pytest.raises(SystemExit) as exit_:
-        main(("law", *args))
-    captured = capsys.readouterr()
-    return exit_.value.code, captured.out, captured.err
+    return command.run(capsys, "law", *args)
 
 
 def rows_of(capsys, *args):
-    code, out, err = run(capsys, *args, "--json")
-    assert (code, err) == (0, "")
-    return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    return command.rows_of(capsys, "law", *args)
 
 
 def test_text_shows_moments_recursion_solution_and_numbers(capsys):

@@ -1,29 +1,24 @@
 """`derive lyapunov`: output, JSON, figures and mistakes."""
 
-import json
 import math
 import re
 
 import pytest
 
-from derive.cli import main
 from derive.errors import ShapeError
 from derive.render.lyapunov_figure import lyapunov_figure
+
+from . import command
 
 SMALL = ("--width", "5", "--layers", "60", "--batches", "6")
 
 
 def run(capsys, *args):
-    with pytest.raises(SystemExit) as exit_:
-        main(("lyapunov", *args))
-    captured = capsys.readouterr()
-    return exit_.value.code, captured.out, captured.err
+    return command.run(capsys, "lyapunov", *args)
 
 
 def rows_of(capsys, *args):
-    code, out, err = run(capsys, *args, "--json")
-    assert (code, err) == (0, "")
-    return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    return command.rows_of(capsys, "lyapunov", *args)
 
 
 def test_json_has_the_documented_keys(capsys):

@@ -1,26 +1,16 @@
 """`derive paths`: output, JSON, figures and mistakes."""
 
-import json
 import math
 
 import pytest
 
-from derive.cli import main
+from . import command
 
 SMALL = ("--width", "6", "--tokens", "1", "--layers", "3")
 
 
-def run(capsys, *args):
-    with pytest.raises(SystemExit) as exit_:
-        main(args)
-    captured = capsys.readouterr()
-    return exit_.value.code, captured.out, captured.err
-
-
 def rows_of(capsys, *args):
-    code, out, err = run(capsys, "paths", *args, "--json")
-    assert (code, err) == (0, "")
-    return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    return command.rows_of(capsys, "paths", *args)
 
 
 KEYS = {
@@ -77,7 +67,7 @@ def test_json_of_the_continuum(capsys):
 
 
 def test_table(capsys):
-    code, out, err = run(
+    code, out, err = command.run(
         capsys, "paths", "pre", "parallel", "--heads", "2", *SMALL, "--order", "1", "--continuum"
     )
     assert (code, err) == (0, "")
@@ -101,7 +91,9 @@ def test_edges_of_depth_and_order(capsys, layers, order):
 def test_figure(capsys, tmp_path, suffix):
     pytest.importorskip("matplotlib")
     path = tmp_path / f"paths.{suffix}"
-    code, _, err = run(capsys, "paths", "pre", "post", *SMALL, "--order", "2", "--plot", str(path))
+    code, _, err = command.run(
+        capsys, "paths", "pre", "post", *SMALL, "--order", "2", "--plot", str(path)
+    )
     assert (code, err) == (0, "")
     assert path.stat().st_size > 1000
 
@@ -141,7 +133,7 @@ MISTAKES = {
 @pytest.mark.parametrize("case", MISTAKES)
 def test_mistakes_are_one_line(capsys, case):
     args, message = MISTAKES[case]
-    code, out, err = run(capsys, "paths", *args)
+    code, out, err = command.run(capsys, "paths", *args)
     assert (code, out) == (2, "")
     assert err.startswith("derive: ")
     assert err.count("\n") == 1

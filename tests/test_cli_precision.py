@@ -1,25 +1,18 @@
 """`derive precision`: output, JSON, figures and mistakes."""
 
-import json
-
 import pytest
 
-from derive.cli import main
+from . import command
 
 SMALL = ("--width", "4", "--tokens", "1", "--layers", "5")
 
 
 def run(capsys, *args):
-    with pytest.raises(SystemExit) as exit_:
-        main(["precision", *args])
-    captured = capsys.readouterr()
-    return exit_.value.code, captured.out, captured.err
+    return command.run(capsys, "precision", *args)
 
 
 def rows_of(capsys, *args):
-    code, out, err = run(capsys, *args, "--json")
-    assert (code, err) == (0, "")
-    return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    return command.rows_of(capsys, "precision", *args)
 
 
 def test_json_has_the_documented_keys(capsys):

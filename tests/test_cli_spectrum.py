@@ -1,13 +1,12 @@
 """`derive spectrum`: output, JSON, figures and mistakes."""
 
-import json
 import math
 import re
 
 import numpy as np
 import pytest
 
-from derive.cli import main
+from . import command
 
 SMALL = ("--width", "6", "--tokens", "1", "--layers", "3")
 KEYS = {"placement", "layers", "width", "tokens", "seed", "product", "rank_tol", "depths"}
@@ -26,17 +25,8 @@ DEPTH_KEYS = {
 }
 
 
-def run(capsys, *args):
-    with pytest.raises(SystemExit) as exit_:
-        main(args)
-    captured = capsys.readouterr()
-    return exit_.value.code, captured.out, captured.err
-
-
 def rows_of(capsys, *args):
-    code, out, err = run(capsys, "spectrum", *args, "--json")
-    assert (code, err) == (0, "")
-    return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    return command.rows_of(capsys, "spectrum", *args)
 
 
 def test_json_has_the_documented_keys(capsys):
@@ -95,13 +85,13 @@ def test_extreme_triplets_and_weights(capsys):
 
 def test_tables(capsys):
     args = ("spectrum", "pre", "post", *SMALL, "--weights", "--sublayer", "gated")
-    code, out, err = run(capsys, *args)
+    code, out, err = command.run(capsys, *args)
     assert (code, err) == (0, "")
     assert "pre, L = 3: dx_l/dx_0, 6 singular values, rank above 1.3e-15\n" in out
     assert "\nl  log norm  log Frobenius  rank  null  log condition  effective rank  alig" in out
     assert "post, L = 3: log|dL/dW| by layer\n" in out
     assert re.search(r"\nlayer +W_down +W_gate +W_up +bias +gain\n0 ", out)
-    code, out, _ = run(capsys, "spectrum", "pre", *SMALL, "--top", "1", "--bottom", "2")
+    code, out, _ = command.run(capsys, "spectrum", "pre", *SMALL, "--top", "1", "--bottom", "2")
     assert code == 0
     assert "pre, L = 3: top of dx_L/dx_0\nk  log sigma" in out
     assert "of the inverse" in out
@@ -132,7 +122,7 @@ def test_figures(capsys, tmp_path, suffix):
     spectrum, tokens = tmp_path / f"s.{suffix}", tmp_path / f"t.{suffix}"
     args = ("pre", "post", "--width", "4", "--tokens", "2", "--layers", "5")
     drawn = ("--plot", spectrum, "--tokens-map", tokens)
-    code, _, err = run(capsys, "spectrum", *args, *map(str, drawn))
+    code, _, err = command.run(capsys, "spectrum", *args, *map(str, drawn))
     assert (code, err) == (0, "")
     assert spectrum.stat().st_size > 1000
     assert tokens.stat().st_size > 1000
@@ -212,7 +202,7 @@ def test_mistakes_are_one_line_and_exit_two(case, capsys, tmp_path, monkeypatch)
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     args, message = MISTAKES[case]
-    code, out, err = run(capsys, "spectrum", *args)
+    code, out, err = command.run(capsys, "spectrum", *args)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
