@@ -37,7 +37,7 @@ SAME = {
 }
 """Pairs that are the same equation with the norms used here, besides a placement and itself."""
 
-OWN_SCALES = {"layerscale", "scaled-residual", "scaled-normed-residual", "ngpt", "pre-mlp"}
+OWN_SCALES = {"layerscale", "scaled-residual", "scaled-normed-residual", "ngpt"}
 """Placements whose real layers have scales under names of their own; not re-made as a control."""
 
 SCALED = {"hyperclovax", "deepseek-v3-moe"}
