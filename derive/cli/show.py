@@ -61,19 +61,14 @@ def show(
     else:
         expr = derive.block(block, norm_name, sublayer, x)
     found = derive.derivation(expr, x)
-    certificates = found.check() if certify else ()
-    if format_ == "json":
-        payload = derivation_json(found)
-        if certify:
-            payload["certificates"] = _as_json(certificates)
-        click.echo(json_text(payload))
-    elif format_ == "text":
-        click.echo(derivation_text(found, steps=steps))
-    elif format_ == "latex":
-        click.echo(derivation_latex(found))
-    else:
-        click.echo(derivation_tex(found))
-    _judge(certificates, format_)
+    certificates = list(found.check()) if certify else []
+    shown = {
+        "json": lambda: derivation_json(found),
+        "text": lambda: derivation_text(found, steps=steps),
+        "latex": lambda: derivation_latex(found),
+        "tex": lambda: derivation_tex(found),
+    }
+    _print(shown[format_](), certificates, format_, certify)
 
 
 def _show_streams(
@@ -94,26 +89,24 @@ def _show_streams(
         raise DomainError(f"--layer: expected a placement with one stream, got {name}")
     found = streams(name, norm_name, sublayer)
     certificates = [c for D in found.values() for c in D.check()] if certify else []
+    shown = {
+        "json": lambda: streams_json(found),
+        "text": lambda: streams_text(found, steps=steps),
+        "latex": lambda: streams_latex(found),
+        "tex": lambda: document_tex(f"Jacobian of {name}", [("", streams_latex(found))]),
+    }
+    _print(shown[format_](), certificates, format_, certify)
+
+
+def _print(shown: Any, certificates: Sequence[Any], format_: str, certify: bool) -> None:
+    """Print what is shown, with the certificates in JSON and text, and fail if one does."""
     if format_ == "json":
-        payload = streams_json(found)
         if certify:
-            payload["certificates"] = _as_json(certificates)
-        click.echo(json_text(payload))
-    elif format_ == "text":
-        click.echo(streams_text(found, steps=steps))
-    elif format_ == "latex":
-        click.echo(streams_latex(found))
-    else:
-        click.echo(document_tex(f"Jacobian of {name}", [("", streams_latex(found))]), nl=False)
-    _judge(certificates, format_)
-
-
-def _as_json(certificates: Sequence[Any]) -> list[dict[str, Any]]:
-    return [{"kind": c.kind, "claim": c.claim, "holds": c.holds} for c in certificates]
-
-
-def _judge(certificates: Sequence[Any], format_: str) -> None:
-    """Print the certificates, in text, and fail if one does."""
+            shown["certificates"] = [
+                {"kind": c.kind, "claim": c.claim, "holds": c.holds} for c in certificates
+            ]
+        shown = json_text(shown)
+    click.echo(shown)
     if format_ == "text":
         for certificate in certificates:
             click.echo(str(certificate))

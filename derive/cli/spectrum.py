@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from derive.cli.options import check_figure, parse_depths, plot_option, stack_options, stack_text
 from derive.cli.output import json_text, progress, table_text
 from derive.errors import DomainError
 
 if TYPE_CHECKING:
-    from derive.depth import Stack
     from derive.linalg.singular import Side
 
 __all__ = ["spectrum"]
@@ -75,6 +73,7 @@ def spectrum(
 ) -> None:
     """Take the singular spectra over depth of stacks of the PLACEMENTS (or equations)."""
     from derive.depth import placed_stack
+    from derive.depth.rows import random_input
     from derive.depth.spectrum import listed_depths, spectrum_row
 
     whole = not (top or bottom)
@@ -88,7 +87,7 @@ def spectrum(
     rows = []
     for name, depth in progress(jobs, "spectrum"):
         stack = placed_stack(name, depth, **options)
-        x, cotangent = _input(stack, options)
+        x, cotangent = random_input(stack, options["width"], options["tokens"], options["seed"])
         row = spectrum_row(
             stack,
             x,
@@ -116,14 +115,6 @@ def spectrum(
         f"{stack_text(options)}; 2-norms, natural logs"
         + ("; cotangent of norm 1" if weights else "")
     )
-
-
-def _input(stack: Stack, options: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return a standard normal input and a cotangent of norm 1, from the seed."""
-    rng = np.random.default_rng(options["seed"])
-    x = rng.normal(size=(options["tokens"], options["width"]))
-    cotangent = rng.normal(size=stack.states(x)[0].shape)
-    return x, cotangent / np.linalg.norm(cotangent)
 
 
 def _draw(rows: Sequence[dict[str, Any]], plot: Path | None, token_plot: Path | None) -> None:

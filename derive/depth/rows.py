@@ -9,8 +9,31 @@ import numpy as np
 
 from derive import linalg
 from derive.depth.placed import placed_stack
+from derive.depth.stack import Stack
 
-__all__ = ["depth_rows"]
+__all__ = ["depth_rows", "random_input"]
+
+
+def random_input(stack: Stack, width: int, tokens: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a standard normal input and a cotangent of norm 1 at the output of a stack.
+
+    Parameters
+    ----------
+    stack : Stack
+        The stack.
+    width, tokens : int
+        Features and tokens.
+    seed : int
+        Seed of both.
+
+    Returns
+    -------
+    tuple of array (n, d) and array of the shape of the stack's states
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(tokens, width))
+    cotangent = rng.normal(size=stack.states(x)[0].shape)
+    return x, cotangent / np.linalg.norm(cotangent)
 
 
 def depth_rows(
@@ -48,10 +71,7 @@ def depth_rows(
     rows = []
     for layers in depths:
         stack = placed_stack(placement, layers, width=width, tokens=tokens, seed=seed, **options)
-        rng = np.random.default_rng(seed)
-        x = rng.normal(size=(tokens, width))
-        cotangent = rng.normal(size=stack.states(x)[0].shape)
-        cotangent /= np.linalg.norm(cotangent)
+        x, cotangent = random_input(stack, width, tokens, seed)
         jacobians = stack.jacobians(x)
         grads = linalg.gradient_log_norms(jacobians, cotangent.ravel())
         norms = stack.branch_norms(x)
