@@ -187,7 +187,7 @@ def test_modes_are_restored_after_an_error() -> None:
 
 def test_dropout_behind_a_callable() -> None:
     module = Branch().double().train()
-    x = np.ones((2, 3))
+    x = np.ones((32, 3))  # two draws of the masks agree in (5/8)^96 of all cases
     with pytest.raises(DomainError, match=r"expected a deterministic map.*module="):
         jacobian(lambda z: module(z), x)
     expected = jacobian(module, x)
