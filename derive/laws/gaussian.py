@@ -5,6 +5,8 @@ For :math:`(a, b)` jointly normal with mean 0, variance q and correlation :math:
 .. math:: K(q, \rho) = \mathbb E\,\phi(a)\phi(b), \qquad
     \dot K(q, \rho) = \mathbb E\,\phi'(a)\phi'(b).
 
+Where tokens differ, a and b have variances p and q of their own.
+
 At :math:`\rho = 1` they are the second moments of :math:`\phi(a)` and :math:`\phi'(a)`. Closed
 forms are SymPy expressions; the others are Gauss-Hermite sums of the Hermite expansion
 
@@ -39,7 +41,8 @@ NODES = 400
 TERMS = 120
 """Terms of the Hermite expansion."""
 
-_q, _r = sp.symbols("q rho", real=True)
+_p, _q = sp.symbols("p q", positive=True)
+_r = sp.Symbol("rho", real=True)
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class DualKernel:
     activation : Activation
         The function.
     exact_value, exact_slope : sympy.Lambda or None
-        Closed forms in q and rho, where there is one.
+        Closed forms in p, q and rho, the variances of a and b and their correlation, where there
+        is one.
     source : str
         Where the closed forms are from.
     """
@@ -66,10 +70,15 @@ class DualKernel:
 
         Parameters
         ----------
-        q : float or expression
-            Variance of both, not negative.
-        rho : float or expression
-            Correlation, -1 to 1.
+        q : float, expression or array
+            Variance of both, not negative; an array has that of each of n tokens.
+        rho : float, expression or array
+            Correlation, -1 to 1; of n tokens the matrix, whose diagonal is 1.
+
+        Returns
+        -------
+        float, expression or array
+            For n tokens the ``(n, n)`` matrix.
 
         Raises
         ------
@@ -85,16 +94,18 @@ class DualKernel:
         return self._moment(self.exact_slope, 1, q, rho)
 
     def _moment(self, exact: sp.Lambda | None, order: int, q: Number, rho: Number) -> Number:
+        if isinstance(q, np.ndarray):
+            return self._matrix(exact, order, q, np.asarray(rho, dtype=float))
         symbolic = any(isinstance(v, sp.Basic) and not v.is_number for v in (q, rho))
         if not symbolic and (float(q) < 0 or abs(float(rho)) > 1 + 1e-12):
             raise DomainError(f"q, rho: expected q >= 0 and |rho| <= 1, got q = {q}, rho = {rho}")
         if exact is not None:
             if symbolic or isinstance(q, sp.Basic) or isinstance(rho, sp.Basic):
-                found = _diagonal(exact)(q) if rho == 1 else exact(q, rho)
+                found = _diagonal(exact)(q) if rho == 1 else _equal(exact)(q, rho)
                 return sp.expand(sp.radsimp(found)) if found.is_number else found
             if float(rho) == 1.0:
                 return float(_compiled(_diagonal(exact))(float(q)))
-            return float(_compiled(exact)(float(q), min(1.0, max(-1.0, float(rho)))))
+            return float(_compiled(_equal(exact))(float(q), min(1.0, max(-1.0, float(rho)))))
         if symbolic:
             raise UnknownNodeError(
                 f"{self.activation.name}: its Gaussian moments have no closed form here; expected "
@@ -105,6 +116,32 @@ class DualKernel:
         squares = _coefficients(self.activation, order, float(q)) ** 2
         return float(squares @ float(rho) ** np.arange(TERMS))
 
+    def _matrix(
+        self, exact: sp.Lambda | None, order: int, q: np.ndarray, rho: np.ndarray
+    ) -> np.ndarray:
+        if np.any(q < 0) or np.any(np.abs(rho) > 1 + 1e-12):
+            raise DomainError("q, rho: expected q >= 0 and |rho| <= 1 for every token")
+        variances, which = np.unique(q, return_inverse=True)
+        if exact is not None:
+            found = _compiled_arrays(exact)(q[:, None], q[None, :], np.clip(rho, -1.0, 1.0))
+            found = np.array(np.broadcast_to(found, rho.shape), dtype=float)
+        else:
+            rows = np.array([_coefficients(self.activation, order, float(v)) for v in variances])
+            found = np.zeros_like(rho)
+            for k in reversed(range(TERMS)):  # Horner's scheme in the correlation
+                term = rows[which, k]
+                found = found * rho + term[:, None] * term
+        whole = np.diagonal(rho) == 1.0
+        each = np.array([float(self._moment(exact, order, float(v), 1.0)) for v in variances])
+        np.fill_diagonal(found, np.where(whole, each[which], np.diagonal(found)))
+        return found
+
+
+@lru_cache(maxsize=64)
+def _equal(exact: sp.Lambda) -> sp.Lambda:
+    """Return a closed form at equal variances."""
+    return sp.Lambda((_q, _r), exact(_q, _q, _r))
+
 
 @lru_cache(maxsize=64)
 def _diagonal(exact: sp.Lambda) -> sp.Lambda:
@@ -113,7 +150,7 @@ def _diagonal(exact: sp.Lambda) -> sp.Lambda:
     angles = sp.asin, sp.acos  # what multiplies a sum with an angle in it is multiplied out
     terms = [
         part
-        for term in sp.Add.make_args(exact(q, sp.S.One))
+        for term in sp.Add.make_args(exact(q, q, sp.S.One))
         for part in sp.Add.make_args(sp.expand_mul(term, deep=False) if term.has(*angles) else term)
     ]
     return sp.Lambda(q, sp.Add(*(sp.factor(sp.simplify(part)) for part in terms)))
@@ -122,6 +159,11 @@ def _diagonal(exact: sp.Lambda) -> sp.Lambda:
 @lru_cache(maxsize=64)
 def _compiled(exact: sp.Lambda) -> Callable[..., float]:
     return sp.lambdify(exact.variables, exact.expr, "math")
+
+
+@lru_cache(maxsize=64)
+def _compiled_arrays(exact: sp.Lambda) -> Callable[..., np.ndarray]:
+    return sp.lambdify(exact.variables, exact.expr, "numpy")
 
 
 @lru_cache(maxsize=1)
@@ -152,8 +194,8 @@ def _relu() -> DualKernel:
     angle = sp.pi - sp.acos(_r)
     return DualKernel(
         activation("relu"),
-        sp.Lambda((_q, _r), _q / (2 * sp.pi) * (sp.sqrt(1 - _r**2) + _r * angle)),
-        sp.Lambda((_q, _r), angle / (2 * sp.pi)),
+        sp.Lambda((_p, _q, _r), sp.sqrt(_p * _q) / (2 * sp.pi) * (sp.sqrt(1 - _r**2) + _r * angle)),
+        sp.Lambda((_p, _q, _r), angle / (2 * sp.pi)),
         "Cho and Saul, Kernel Methods for Deep Learning, NIPS 2009, section 2, n = 0, 1",
     )
 
@@ -161,19 +203,21 @@ def _relu() -> DualKernel:
 def _gelu() -> DualKernel:
     r"""Kernels of :math:`\phi(t) = t\,\Phi(t)`, by Stein's identity.
 
-    With :math:`D = \det(I + \Sigma) = (1+q)^2 - q^2\rho^2`: weighting by a normal density is
-    conditioning on a noisy zero, which gives the four expectations below.
+    With :math:`D = \det(I + \Sigma) = (1+p)(1+q) - pq\rho^2`: weighting by a normal density is
+    conditioning on a noisy zero, which gives the expectations below.
     """
-    det = (1 + _q) ** 2 - _q**2 * _r**2
-    both = sp.Rational(1, 4) + sp.asin(_q * _r / (1 + _q)) / (2 * sp.pi)  # E Phi(a) Phi(b)
-    left = _q - _q**2 * _r**2 / (1 + _q)  # the variance of b given a noisy a
+    c = sp.sqrt(_p * _q) * _r
+    det = (1 + _p) * (1 + _q) - c**2
+    both = sp.Rational(1, 4) + sp.asin(c / sp.sqrt((1 + _p) * (1 + _q))) / (2 * sp.pi)
+    left = _q - c**2 / (1 + _p)  # the variance of b given a noisy a
     ours = left / (2 * sp.pi * sp.sqrt(det))  # E density(a) b Phi(b)
-    theirs = _q * _r / (1 + _q) / (2 * sp.pi * sp.sqrt(det))  # E Phi(a) b density(b)
-    twice = _q * _r / (2 * sp.pi * det ** sp.Rational(3, 2))  # E a b density(a) density(b)
+    theirs = c / (1 + _q) / (2 * sp.pi * sp.sqrt(det))  # E Phi(a) b density(b)
+    turned = c / (1 + _p) / (2 * sp.pi * sp.sqrt(det))  # E a density(a) Phi(b)
+    twice = c / (2 * sp.pi * det ** sp.Rational(3, 2))  # E a b density(a) density(b)
     return DualKernel(
         activation("gelu"),
-        sp.Lambda((_q, _r), _q * ours + _q * _r * (both + theirs)),
-        sp.Lambda((_q, _r), both + 2 * theirs + twice),
+        sp.Lambda((_p, _q, _r), _p * ours + c * (both + theirs)),
+        sp.Lambda((_p, _q, _r), both + theirs + turned + twice),
         "own, by Stein's identity; second moments as in Kedia et al., 2024, arXiv:2403.09635",
     )
 
@@ -183,8 +227,8 @@ def _relu2() -> DualKernel:
     second = 3 * sine * _r + angle * (1 + 2 * _r**2)
     return DualKernel(
         activation("relu2"),
-        sp.Lambda((_q, _r), _q**2 / (2 * sp.pi) * second),
-        sp.Lambda((_q, _r), 2 * _q / sp.pi * (sine + angle * _r)),
+        sp.Lambda((_p, _q, _r), _p * _q / (2 * sp.pi) * second),
+        sp.Lambda((_p, _q, _r), 2 * sp.sqrt(_p * _q) / sp.pi * (sine + angle * _r)),
         "Cho and Saul, Kernel Methods for Deep Learning, NIPS 2009, section 2, n = 1, 2",
     )
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import sympy as sp
 
 from derive.blocks.build import block, layer, state, stream_blocks, sublayer
@@ -28,6 +29,7 @@ from derive.errors import DomainError, UnknownNodeError
 from derive.laws.components import Moments, Setting, backward
 from derive.laws.initial import Scheme, scheme, sizes
 from derive.laws.meanfield import BlockMoments, StreamMoments
+from derive.laws.moments import TokenMoments
 from derive.laws.solve import Solution, solve, tidy
 from derive.symbols import L, d, f, l, n
 
@@ -39,6 +41,8 @@ GRADIENT = (sp.Symbol("v_g", positive=True), sp.Symbol("c_g", real=True))
 
 LARGEST = 1e150
 """Mean square up to which a law is evaluated: its square still fits into a float."""
+ENTRIES = 10**8
+"""Of all the matrices of tokens over depth, about 3 GB."""
 INDEPENDENT = Moments(1.0, 0.0)
 """Tokens of mean square 1 without correlation."""
 
@@ -50,13 +54,17 @@ class Prediction:
     Attributes
     ----------
     forward : tuple of Moments
-        The moments of the first stream at l = 0..L.
+        The moments of the first stream at l = 0..L, averaged over tokens.
     gradient : tuple of Moments
         Those of the gradient at l = 0..L, added over the streams; at L each has mean square 1.
+    forward_tokens, gradient_tokens : array or None
+        Mean squares at l = 0..L of each token, ``(L + 1, n)``; None where tokens do not differ.
     """
 
     forward: tuple[Moments, ...]
     gradient: tuple[Moments, ...]
+    forward_tokens: np.ndarray | None = field(default=None, repr=False, compare=False)
+    gradient_tokens: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     @property
     def growth(self) -> float:
@@ -191,7 +199,8 @@ class DepthLaw:
         Raises
         ------
         DomainError
-            If a size or a correlation is out of range, or a mean square grows beyond 1e150.
+            If a size or a correlation is out of range, a mean square grows beyond 1e150, or the
+            tokens of a causal stack are too many to be kept apart at every block.
         UnknownNodeError
             If a component has no moments.
         """
@@ -211,7 +220,7 @@ class DepthLaw:
         at = sizes(1024 if width is None else width, hidden, layers)
         setting = Setting(scheme(self.init), self.tokens, self.memory, at)
         names = tuple(self.blocks_of(1, layers))
-        signal = Moments(start, start * correlation)
+        signal = self._of_tokens(Moments(start, start * correlation), layers)
         moments: StreamMoments = {(a, b): signal for a in names for b in names}
         passed: list[BlockMoments] = []
         forward = [signal]
@@ -227,20 +236,48 @@ class DepthLaw:
             moments = passed[-1].forward()
             _held(moments, f"the mean square after block {number} of {layers}")
             forward.append(moments[names[0], names[0]])
-        unit, none = Moments(1.0, gradient_correlation), Moments(0.0, 0.0)
+        unit = self._of_tokens(Moments(1.0, gradient_correlation), layers)
+        none = unit.times(0, 0)
         flow: StreamMoments = {(a, b): unit if a == b else none for a in names for b in names}
         gradient = [_added(flow, names)]
         for one in reversed(passed):
             flow = one.backward(flow)
             _held(flow, f"the mean square of a gradient over {layers} blocks")
             gradient.append(_added(flow, names))
-        return Prediction(tuple(forward), tuple(reversed(gradient)))
+        gradient.reverse()
+        return Prediction(
+            tuple(one.mean() for one in forward),
+            tuple(one.mean() for one in gradient),
+            *(
+                np.array([m.squares for m in ms]) if isinstance(signal, TokenMoments) else None
+                for ms in (forward, gradient)
+            ),
+        )
+
+    def _of_tokens(self, moments: Moments, layers: int) -> Any:
+        """Return the moments token by token where a causal mask tells tokens apart."""
+        if not self.causal:
+            return moments
+        if self.tokens**2 * layers > ENTRIES:
+            raise DomainError(
+                f"tokens: expected at most {math.isqrt(ENTRIES // layers)} behind a causal mask at "
+                f"{layers} layers, got {self.tokens}"
+            )
+        return TokenMoments.exchangeable(moments, self.tokens)
+
+    @cached_property
+    def causal(self) -> bool:
+        """Return whether an attention has a causal mask, behind which tokens differ."""
+        made = (sublayer(one) for one in self.sublayers)
+        return any(getattr(mapping, "causal", False) for mapping in made)
 
     # -- symbols
 
     @property
     def open_state(self) -> str:
         """Return why the state is more than v, so that no closed form is sought; "" if it is v."""
+        if self.causal:
+            return "behind a causal mask every token has moments of its own"
         key = self.placement.lower()
         entry = PLACEMENTS.get(key)
         if key in STREAMS:
@@ -332,13 +369,16 @@ class DepthLaw:
 
 def _held(moments: StreamMoments, what: str) -> None:
     """Refuse what a float cannot go on with."""
-    largest = max(found.v for found in moments.values())
+    largest = max(np.max(found.squares) for found in moments.values())
     if not largest <= LARGEST:
         raise DomainError(f"layers: expected fewer, {what} is beyond {LARGEST:g}")
 
 
-def _added(flow: StreamMoments, names: Sequence[str]) -> Moments:
-    return Moments(sum(flow[a, a].v for a in names), sum(flow[a, a].c for a in names))
+def _added(flow: StreamMoments, names: Sequence[str]) -> Any:
+    total, *others = (flow[a, a] for a in names)
+    for other in others:
+        total = total.plus(other)
+    return total
 
 
 def _sized(expr: Any) -> sp.Expr:

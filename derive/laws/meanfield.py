@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import sympy as sp
 
 from derive.blocks.norms import L2Norm, LayerNorm, RMSNorm
@@ -27,7 +28,7 @@ from derive.calculus.let import Let
 from derive.calculus.maps import Apply
 from derive.calculus.tensor import Product, Sum, is_scalar
 from derive.errors import DomainError, UnknownNodeError, WeightError
-from derive.laws.components import Moments, Setting, backward, forward
+from derive.laws.components import Moments, Setting, TokenMoments, backward, forward
 from derive.symbols import d
 
 __all__ = ["BlockMoments", "StreamMoments"]
@@ -35,12 +36,14 @@ __all__ = ["BlockMoments", "StreamMoments"]
 Number = Any
 Source = Any
 
-StreamMoments = Mapping[tuple[str, str], Moments]
-"""The moments of each stream and between each two, by their names."""
+StreamMoments = Mapping[tuple[str, str], Any]
+"""The moments of each stream and between each two, by their names: all Moments, or TokenMoments."""
 
 
 class Signal(dict[Source, Number]):
     """A linear combination: what each source is multiplied by, and its gradient on the way back.
+
+    A multiplier is a number, or an array with one a token behind a norm of tokens that differ.
 
     Attributes
     ----------
@@ -84,12 +87,15 @@ class BlockMoments:
     ) -> None:
         self.state, self.setting = dict(state), setting
         self.scalars = dict(scalars or {})
-        self.branches: dict[Apply, tuple[Signal, Moments]] = {}
+        first = next(iter(self.state.values()))
+        self.differ = isinstance(first, TokenMoments)
+        self._nothing: Any = first.times(0, 0)
+        self.branches: dict[Apply, tuple[Signal, Any]] = {}
         self.signals = {name: self._signal(expr) for name, expr in outputs.items()}
 
     # -- forward
 
-    def forward(self) -> dict[tuple[str, str], Moments]:
+    def forward(self) -> dict[tuple[str, str], Any]:
         """Return the moments of the outputs, of each and between each two."""
         return {
             (a, b): self.between(s, t)
@@ -148,8 +154,8 @@ class BlockMoments:
                 f"{type(expr.mapping).__name__}"
             )
         argument = self._signal(expr.argument)
-        v = self.between(argument, argument).v
-        if v == 0:
+        v = self.between(argument, argument).squares
+        if np.any(v == 0) if self.differ else v == 0:
             raise DomainError(f"norm: expected an argument that is not 0, got {expr}")
         features = self.setting.at.get(d, d) if isinstance(expr.mapping, L2Norm) else 1
         unit = 1 / _root(features * v)
@@ -157,28 +163,27 @@ class BlockMoments:
         normed.mean_square = self.setting.number(sp.S.One / features)
         return normed
 
-    def between(self, left: Signal, right: Signal) -> Moments:
+    def between(self, left: Signal, right: Signal) -> Any:
         """Return the moments of two combinations of sources."""
-        v: Number = 0
-        c: Number = 0
+        total = self._nothing
         for s, a in left.items():
             for t, b in right.items():
                 found = self._covariance(s, t)
-                v += a * b * found.v
-                c += a * b * found.c
+                if found is not None:
+                    total = total.plus(found.times(a, b))
         known = left.mean_square if left is right else None
-        return Moments(v if known is None else known, c)
+        return total if known is None or self.differ else Moments(known, total.c)
 
-    def _covariance(self, s: Source, t: Source) -> Moments:
+    def _covariance(self, s: Source, t: Source) -> Any:
         if isinstance(s, str) and isinstance(t, str):
             return self.state[s, t]
-        return self.branches[s][1] if s == t else Moments(0, 0)
+        return self.branches[s][1] if s == t else None
 
     # -- backward
 
-    def backward(self, gradient: StreamMoments) -> dict[tuple[str, str], Moments]:
+    def backward(self, gradient: StreamMoments) -> dict[tuple[str, str], Any]:
         """Return the moments of the gradient at the inputs, from those at the outputs."""
-        sources: dict[Source, Moments] = {}
+        sources: dict[Source, Any] = {}
         flows: dict[Source, dict[Source, Number]] = {}
 
         def send(signal: Signal, source: Source) -> None:
@@ -186,17 +191,15 @@ class BlockMoments:
                 flow = flows.setdefault(target, {})
                 flow[source] = flow.get(source, 0) + a
 
-        def moments(left: Mapping[Source, Number], right: Mapping[Source, Number]) -> Moments:
-            v: Number = 0
-            c: Number = 0
+        def moments(left: Mapping[Source, Number], right: Mapping[Source, Number]) -> Any:
+            total = self._nothing
             for s, a in left.items():
                 for t, b in right.items():
                     both = isinstance(s, str) and isinstance(t, str)
                     if both or s == t:
                         found = gradient[s, t] if both else sources[s]
-                        v += a * b * found.v
-                        c += a * b * found.c
-            return Moments(v, c)
+                        total = total.plus(found.times(a, b))
+            return total
 
         for name, signal in self.signals.items():
             send(signal, name)
@@ -215,4 +218,6 @@ class BlockMoments:
 
 
 def _root(value: Number) -> Number:
+    if isinstance(value, np.ndarray):
+        return np.sqrt(value)
     return math.sqrt(value) if isinstance(value, float) else sp.sqrt(value)

@@ -174,7 +174,10 @@ def test_constants_are_reduced():
 # -- every placement
 
 
-@pytest.mark.parametrize("sublayers", [("ffn:relu",), ("gated",), ("attention", "ffn:gelu")])
+@pytest.mark.parametrize(
+    "sublayers",
+    [("ffn:relu",), ("gated",), ("attention", "ffn:gelu"), ("causal-attention", "ffn:silu")],
+)
 @pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
 @pytest.mark.parametrize("placement", [*PLACEMENTS, *STREAMS, *MIXES])
 def test_every_placement_has_a_law(placement, norm, sublayers):
@@ -198,7 +201,11 @@ def test_what_is_profiled_is_asked_for(placement):
 @pytest.mark.parametrize(
     ("law", "error", "match"),
     [
-        ({"sublayers": ("causal-attention",)}, UnknownNodeError, "attention: expected one without"),
+        (
+            {"sublayers": ("causal-attention",), "tokens": 10**5},
+            DomainError,
+            "tokens: expected at most 5773 behind a causal mask at 3 layers, got 100000",
+        ),
         ({"sublayers": ("abstract",)}, UnknownNodeError, "whose moments are known"),
         ({"norm": "dyt"}, UnknownNodeError, "norm: expected LayerNorm"),
         ({"norm": "batchnorm"}, UnknownNodeError, "norm: expected LayerNorm"),

@@ -1,0 +1,105 @@
+r"""The hidden features of a feed-forward sublayer as moments.
+
+Pre-activations are normal with variance :math:`q = g_1v` and the correlation :math:`\rho = c/v` of
+the input. A gated sublayer multiplies the activation by a second, independent pre-activation; a
+norm before the output projection divides by the root of the mean square over the hidden features.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from derive.blocks.norms import LayerNorm, RMSNorm
+from derive.blocks.sublayers import GatedFFN
+from derive.calculus.maps import Map
+from derive.errors import UnknownNodeError
+from derive.laws.gaussian import DualKernel, dual_kernel
+from derive.laws.moments import Moments, TokenMoments
+from derive.laws.setting import Setting
+from derive.symbols import d, f
+
+__all__ = ["Hidden"]
+
+Number = Any
+
+
+class Hidden(NamedTuple):
+    """Pre-activation variance and correlation of hidden features, numbers or one a token.
+
+    Attributes
+    ----------
+    mapping : Map
+        The sublayer.
+    kernel : DualKernel
+        Of its activation.
+    into, out : number
+        Gains of the maps in and out.
+    q, rho : number or array
+        Variance and correlation of pre-activations; of tokens that differ ``(n,)`` and ``(n, n)``.
+    """
+
+    mapping: Map
+    kernel: DualKernel
+    into: Number
+    out: Number
+    q: Number
+    rho: Number
+
+    @classmethod
+    def of(cls, mapping: Map, z: Moments | TokenMoments, setting: Setting) -> Hidden:
+        """Return the hidden features behind an input."""
+        into, out = setting.gain(d, f, writes=False), setting.gain(f, d, writes=True)
+        kernel = dual_kernel(mapping.activation)
+        return cls(mapping, kernel, into, out, into * z.squares, z.ratio())
+
+    def pairs(self, of: Any) -> Moments | TokenMoments:
+        """Return a function of the correlation at equal and at different tokens."""
+        if isinstance(self.rho, np.ndarray):
+            return TokenMoments(of(self.rho))
+        return Moments(of(1), of(self.rho))
+
+    def value(self, rho: Number) -> Number:
+        """Return the mean product of a hidden feature at two tokens."""
+        return (self._raw(rho) - self._mean()) / self._size()
+
+    def slope(self, rho: Number) -> Number:
+        """Return the mean product of its derivative by the pre-activation at two tokens."""
+        found = self.kernel.slope(self.q, rho)
+        if self._gated():
+            found = found * self._covariance(rho) + self.kernel.value(self.q, rho)
+        return found / self._size()
+
+    def _gated(self) -> bool:
+        return isinstance(self.mapping, GatedFFN)
+
+    def _covariance(self, rho: Number) -> Number:
+        """Return the mean product of a pre-activation at two tokens."""
+        if isinstance(self.q, np.ndarray):
+            root = np.sqrt(self.q)
+            return root[:, None] * root * rho
+        return self.q * rho
+
+    def _raw(self, rho: Number) -> Number:
+        found = self.kernel.value(self.q, rho)
+        return found * self._covariance(rho) if self._gated() else found
+
+    def _size(self) -> Number:
+        """Return what the hidden features are divided by, squared, besides their own variance."""
+        norm = self.mapping.inner_norm
+        if norm is None:
+            return 1
+        if not isinstance(norm, LayerNorm | RMSNorm):
+            raise UnknownNodeError(
+                f"inner norm: expected LayerNorm or RMSNorm, got {type(norm).__name__}"
+            )
+        if not isinstance(self.rho, np.ndarray):
+            return self._raw(1) - self._mean()
+        root = np.sqrt(np.diagonal(self._raw(self.rho) - self._mean()))
+        return root[:, None] * root
+
+    def _mean(self) -> Number:
+        if not isinstance(self.mapping.inner_norm, LayerNorm):
+            return 0
+        return self._raw(np.zeros_like(self.rho) if isinstance(self.rho, np.ndarray) else 0)
