@@ -145,10 +145,8 @@ def _maps(
     else:
         maps["A"] = inner if inner.mixes_tokens else Attention()
         maps["C"] = CrossAttention(label="c", name="C")
-    if entry is not None and entry.value_norm and isinstance(maps["A"], Attention):
-        maps["A"] = _with_value_norm(maps["A"], base)
-    if entry is not None and entry.inner_norm and isinstance(maps["F"], FFN | GatedFFN):
-        maps["F"] = maps["F"].func(*maps["F"].args[:5], base.func("i", *base.args[1:]))
+    if entry is not None:
+        maps |= {k: _with_norms_inside(maps[k], entry, base) for k in ("A", "F")}
     for number in set(re.findall(r"\bN_?(\d+)\b", text)):
         labelled = base.func(number, *base.args[1:])
         maps[f"N{number}"] = maps[f"N_{number}"] = labelled
@@ -157,6 +155,17 @@ def _maps(
             named = Sublayer(f"{letter}_{number}")
             maps[f"{letter}{number}"] = maps[f"{letter}_{number}"] = named
     return maps
+
+
+def _with_norms_inside(mapping: Map, entry: Placement, base: _Norm) -> Map:
+    """Return a sublayer with the norms that a placement has in it, unless it has its own."""
+    if entry.value_norm and isinstance(mapping, Attention):
+        sides = ("query_norm", "key_norm", "value_norm")
+        if all(mapping._option(side) is None for side in sides):
+            return _with_value_norm(mapping, base)
+    if entry.inner_norm and isinstance(mapping, FFN | GatedFFN) and mapping.inner_norm is None:
+        return mapping.func(*mapping.args[:5], base.func("i", *base.args[1:]))
+    return mapping
 
 
 def _with_value_norm(attention: Attention, base: _Norm) -> Attention:
@@ -226,7 +235,8 @@ def layer(
 
     Post-norm: :math:`y_A = N_1(x + A(x))`, :math:`y = N_2(y_A + F(y_A))`; pre-norm:
     :math:`y_A = x + A(N_1(x))`, :math:`y = y_A + F(N_2(y_A))`. The Jacobian is the product of the
-    two. A placement that is a whole layer (parallel, B2T, ...) is taken as it is.
+    two. A placement that is a whole layer (parallel, B2T, ...) is taken as it is. The norms that a
+    placement has inside its sublayers are put into those that have none.
 
     Parameters
     ----------
@@ -259,6 +269,9 @@ def layer(
         raise ShapeError(
             f"norms: placement {name} has {copies * len(used)} in a layer, got {len(norms)}"
         )
+    attention, feed_forward = (
+        _with_norms_inside(mapping, entry, norms[0]) for mapping in (attention, feed_forward)
+    )
     first = dict(zip(used, norms, strict=False))
     if entry.is_layer:
         maps: dict[str, Map] = {**first, "A": attention, "F": feed_forward}

@@ -23,7 +23,7 @@ from derive.calculus.maps import JacobianOf
 from derive.calculus.tensor import Product, Sum, is_scalar, product, total
 from derive.depth.opaque import is_norm, opaque_block
 from derive.depth.stack import Stack
-from derive.depth.streams import StreamStack
+from derive.depth.streams import StreamBlocks, StreamStack
 from derive.errors import DomainError
 from derive.linalg import BlockMatrix, Operator, ScaledMatrix, Zero
 from derive.linalg.continuum import magnus, refinements
@@ -123,8 +123,8 @@ def stack_terms(stack: Stack, x: Any) -> list[dict[Label, Operator]]:
     states = stack.states(x)[:-1]
     if isinstance(stack, StreamStack):
         return [
-            _stream_terms(stack, stack._named(weights, state), state[0])
-            for weights, state in zip(stack.weights, states, strict=True)
+            _stream_terms(stack, blocks, stack._named(weights, state), state[0])
+            for blocks, weights, state in zip(stack.blocks, stack.weights, states, strict=True)
         ]
     return [
         _lowered_terms(stack, found, weights, state)
@@ -143,12 +143,10 @@ def _lowered_terms(
 
 
 def _stream_terms(
-    stack: StreamStack, weights: Mapping[str, Any], state: np.ndarray
+    stack: StreamStack, matrix: StreamBlocks, weights: Mapping[str, Any], state: np.ndarray
 ) -> dict[Label, Operator]:
     """Return the terms of a layer with several streams, each a block matrix."""
-    blocks = {
-        pair: _lowered_terms(stack, found, weights, state) for pair, found in stack.blocks.items()
-    }
+    blocks = {pair: _lowered_terms(stack, found, weights, state) for pair, found in matrix.items()}
     nothing = Zero(len(state), state.shape[1], state.shape[1])
     return {
         label: BlockMatrix(

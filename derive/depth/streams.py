@@ -18,7 +18,10 @@ from derive.errors import ShapeError
 from derive.linalg import BlockMatrix, Operator
 from derive.lower import AbstractMap, evaluate, lower
 
-__all__ = ["StreamStack"]
+__all__ = ["StreamBlocks", "StreamStack"]
+
+StreamBlocks = Mapping[tuple[str, str], Derivation]
+"""The block matrix of a layer, by (output stream, input stream)."""
 
 
 class StreamStack(Stack):
@@ -30,7 +33,7 @@ class StreamStack(Stack):
     Parameters
     ----------
     blocks : mapping from (output stream, input stream) to Derivation
-        As from `derive.blocks.build.streams`.
+        As from `derive.blocks.build.streams`; a sequence of such mappings is one a layer.
     weights : sequence of mappings
         Weights of each layer by name.
     maps : mapping, optional
@@ -39,23 +42,30 @@ class StreamStack(Stack):
     Raises
     ------
     ShapeError
-        If a block of the matrix is missing.
+        If a block of the matrix is missing, layers differ in their streams, or there is one mapping
+        a layer and their number is not that of `weights`.
     """
 
     def __init__(
         self,
-        blocks: Mapping[tuple[str, str], Derivation],
+        blocks: StreamBlocks | Sequence[StreamBlocks],
         weights: Sequence[Mapping[str, Any]],
         maps: Mapping[str, AbstractMap] | None = None,
     ) -> None:
-        self.names = tuple(dict.fromkeys(out for out, _ in blocks))
-        pairs = {(a, b) for a in self.names for b in self.names}
-        if set(blocks) != pairs:
+        each = [blocks] * max(len(weights), 1) if isinstance(blocks, Mapping) else list(blocks)
+        if not isinstance(blocks, Mapping) and not len(each) == len(weights) > 0:
             raise ShapeError(
-                f"blocks: expected one for each of {sorted(pairs)}, got {sorted(blocks)}"
+                f"blocks: expected one mapping a layer for {len(weights)} layers, got {len(each)}"
             )
-        self.blocks = dict(blocks)
-        super().__init__([], self.blocks[self.names[0], self.names[0]].state, [], maps)
+        self.names = tuple(dict.fromkeys(out for out, _ in each[0]))
+        pairs = {(a, b) for a in self.names for b in self.names}
+        for one in each:
+            if set(one) != pairs:
+                raise ShapeError(
+                    f"blocks: expected one for each of {sorted(pairs)}, got {sorted(one)}"
+                )
+        self.blocks: tuple[StreamBlocks, ...] = tuple(each)[: len(weights)]
+        super().__init__([], each[0][self.names[0], self.names[0]].state, [], maps)
         self.weights = tuple(weights)
 
     def states(self, x: Any) -> list[np.ndarray]:
@@ -77,9 +87,9 @@ class StreamStack(Stack):
         if self._trajectory and np.array_equal(self._trajectory[0], start):
             return list(self._trajectory)
         states = [start]
-        for weights in self.weights:
+        for blocks, weights in zip(self.blocks, self.weights, strict=True):
             named = self._named(weights, states[-1])
-            outputs = [self.blocks[out, out].block for out in self.names]
+            outputs = [blocks[out, out].block for out in self.names]
             states.append(
                 np.stack([evaluate(out, named, states[-1][0], self.maps) for out in outputs])
             )
@@ -95,14 +105,16 @@ class StreamStack(Stack):
 
     def _operators(self, x: Any, part: Any) -> list[Operator]:
         found: list[Operator] = []
-        for weights, state in zip(self.weights, self.states(x)[:-1], strict=True):
+        for blocks, weights, state in zip(
+            self.blocks, self.weights, self.states(x)[:-1], strict=True
+        ):
             named = self._named(weights, state)
             found.append(
                 BlockMatrix(
                     [
                         [
                             lower(
-                                part(self.blocks[a, b]) if a == b else self.blocks[a, b].jacobian,
+                                part(blocks[a, b]) if a == b else blocks[a, b].jacobian,
                                 named,
                                 state[0],
                                 self.maps,

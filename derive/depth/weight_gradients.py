@@ -6,7 +6,7 @@ a layer does with it is in `derive.depth.block_gradients`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,7 +138,7 @@ def _reverse_sweep(
     for layer in range(stack.layers - 1, -1, -1):
         weights, state = stack.weights[layer], states[layer]
         if isinstance(stack, StreamStack):
-            arrays = _stream_gradients(stack, weights, state, gradient, wanted)
+            arrays = _stream_gradients(stack, layer, state, gradient, wanted)
             back = streams[layer].rmatvec(gradient.ravel()).reshape(gradient.shape)
         else:
             found = stack.derivations[layer]
@@ -154,14 +154,15 @@ def _reverse_sweep(
 
 def _stream_gradients(
     stack: StreamStack,
-    weights: Mapping[str, Any],
+    layer: int,
     state: np.ndarray,
     gradient: np.ndarray,
     wanted: tuple[str, ...] | None,
 ) -> dict[str, np.ndarray]:
     """Return the gradients of one layer of streams: a weight counts in every stream's output."""
     arrays: dict[str, np.ndarray] = {}
-    held = {out: trainable(stack.blocks[out, out].block, weights) for out in stack.names}
+    weights, blocks = stack.weights[layer], stack.blocks[layer]
+    held = {out: trainable(blocks[out, out].block, weights) for out in stack.names}
     unknown = set(wanted or ()) - {name for names in held.values() for name in names}
     if unknown:
         raise UnknownNameError(
@@ -170,7 +171,7 @@ def _stream_gradients(
     for place, out in enumerate(stack.names):
         chosen = held[out] if wanted is None else [k for k in held[out] if k in wanted]
         found, _ = block_weight_gradients(
-            stack.blocks[out, out],
+            blocks[out, out],
             stack._named(weights, state),
             state[0],
             gradient[place],

@@ -31,6 +31,7 @@ from derive.laws.initial import Scheme, scheme, sizes
 from derive.laws.meanfield import BlockMoments, StreamMoments
 from derive.laws.moments import TokenMoments
 from derive.laws.solve import Solution, solve, tidy
+from derive.laws.weight_gradients import weight_gradients
 from derive.symbols import L, d, f, l, n
 
 __all__ = ["DepthLaw", "Prediction"]
@@ -59,12 +60,17 @@ class Prediction:
         Those of the gradient at l = 0..L, added over the streams; at L each has mean square 1.
     forward_tokens, gradient_tokens : array or None
         Mean squares at l = 0..L of each token, ``(L + 1, n)``; None where tokens do not differ.
+    blocks : tuple of (BlockMoments, mapping)
+        Block l = 1..L, each with the gradient at the output of its sublayers.
     """
 
     forward: tuple[Moments, ...]
     gradient: tuple[Moments, ...]
     forward_tokens: np.ndarray | None = field(default=None, repr=False, compare=False)
     gradient_tokens: np.ndarray | None = field(default=None, repr=False, compare=False)
+    blocks: tuple[tuple[BlockMoments, Mapping[Apply, Any]], ...] = field(
+        default=(), repr=False, compare=False
+    )
 
     @property
     def growth(self) -> float:
@@ -75,6 +81,24 @@ class Prediction:
     def gradient_ratio(self) -> float:
         r"""Return :math:`\mathbb E|g_0|^2/\mathbb E|g_L|^2`."""
         return float(self.gradient[0].v / self.gradient[-1].v)
+
+    @cached_property
+    def weights(self) -> tuple[dict[str, float], ...]:
+        r"""Return the gradients of the matrices of block l = 1..L, by name.
+
+        .. math:: \frac{\mathbb E\lVert\partial\mathcal L/\partial W_l\rVert_F^2}
+            {\mathbb E|g_L|^2}
+
+        Raises
+        ------
+        UnknownNodeError
+            As for `derive.laws.weight_gradients.weight_gradients`.
+        """
+        total = self.gradient[-1].v
+        return tuple(
+            {name: float(value / total) for name, value in weight_gradients(*one).items()}
+            for one in self.blocks
+        )
 
 
 class Component(NamedTuple):
@@ -239,19 +263,19 @@ class DepthLaw:
         unit = self._of_tokens(Moments(1.0, gradient_correlation), layers)
         none = unit.times(0, 0)
         flow: StreamMoments = {(a, b): unit if a == b else none for a in names for b in names}
-        gradient = [_added(flow, names)]
+        gradient, blocks = [_added(flow, names)], []
         for one in reversed(passed):
-            flow = one.backward(flow)
+            flow, arriving = one.reverse(flow)
+            blocks.append((one, arriving))
             _held(flow, f"the mean square of a gradient over {layers} blocks")
             gradient.append(_added(flow, names))
         gradient.reverse()
         return Prediction(
             tuple(one.mean() for one in forward),
             tuple(one.mean() for one in gradient),
-            *(
-                np.array([m.squares for m in ms]) if isinstance(signal, TokenMoments) else None
-                for ms in (forward, gradient)
-            ),
+            _each_token(forward),
+            _each_token(gradient),
+            tuple(reversed(blocks)),
         )
 
     def _of_tokens(self, moments: Moments, layers: int) -> Any:
@@ -365,6 +389,13 @@ class DepthLaw:
         if self.recursion is None:
             return None
         return solve(*self.recursion, _v, sp.S.One)
+
+
+def _each_token(moments: Sequence[Any]) -> np.ndarray | None:
+    """Return the mean squares of each token where tokens differ."""
+    if not isinstance(moments[0], TokenMoments):
+        return None
+    return np.array([one.squares for one in moments])
 
 
 def _held(moments: StreamMoments, what: str) -> None:

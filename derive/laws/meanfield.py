@@ -183,6 +183,13 @@ class BlockMoments:
 
     def backward(self, gradient: StreamMoments) -> dict[tuple[str, str], Any]:
         """Return the moments of the gradient at the inputs, from those at the outputs."""
+        return self.reverse(gradient)[0]
+
+    def reverse(
+        self, gradient: StreamMoments
+    ) -> tuple[dict[tuple[str, str], Any], dict[Apply, Any]]:
+        """Return the gradient at the inputs as `backward`, and at the output of every sublayer."""
+        arriving: dict[Apply, Any] = {}
         sources: dict[Source, Any] = {}
         flows: dict[Source, dict[Source, Number]] = {}
 
@@ -205,16 +212,18 @@ class BlockMoments:
             send(signal, name)
         for branch, (argument, _) in reversed(self.branches.items()):
             flow = flows.get(branch, {})
+            arriving[branch] = moments(flow, flow)
             behind = backward(
                 branch.mapping,
-                moments(flow, flow),
+                arriving[branch],
                 self.between(argument, argument),
                 self.setting,
             )
             sources[branch] = behind
             send(argument, branch)
         names = list(self.signals)
-        return {(a, b): moments(flows.get(a, {}), flows.get(b, {})) for a in names for b in names}
+        inputs = {(a, b): moments(flows.get(a, {}), flows.get(b, {})) for a in names for b in names}
+        return inputs, arriving
 
 
 def _root(value: Number) -> Number:

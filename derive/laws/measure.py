@@ -1,9 +1,10 @@
 r"""Depth laws held against stacks with random weights: Monte Carlo with confidence intervals.
 
 A stack is drawn once a seed, with weights of the law's initialisation, tokens and cotangents of the
-given correlation; its Jacobians are those derived from the block. Attention is uniform (its query
-weights are zero), as the law assumes. The input is scaled to mean square :math:`v_0` exactly, and
-the gradient is compared with the one it began as, so that neither adds a spread of its own.
+given correlation; its Jacobians are those derived from the block, or PyTorch's own modules run it
+with the same numbers. Attention is uniform (its query weights are zero), as the law assumes. The
+input is scaled to mean square :math:`v_0` exactly, and the gradient is compared with the one it
+began as, so that neither adds a spread of its own.
 
 Growth and gradient ratio are products over depth, nearly log-normal. With m and :math:`s^2` mean
 and variance of the logarithms over K seeds, the interval for the expectation is Cox's,
@@ -19,17 +20,18 @@ it is that one number.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from derive.blocks.build import state, streams
-from derive.blocks.placements import STREAMS
-from derive.depth import Stack, StreamStack
-from derive.errors import DomainError, UnknownNodeError
+from derive.blocks.build import state
+from derive.calculus.derivation import Derivation, derivation
+from derive.depth import Stack, StreamStack, weight_gradient_log_norms
+from derive.errors import DomainError, UnknownNameError
 from derive.initialise import initial_weights, layer_seed
 from derive.laws.initial import scheme, sizes
 from derive.laws.law import DepthLaw, Prediction
@@ -40,6 +42,9 @@ EPS = 1e-12
 """eps of the norms: the laws are for 0, which a query of zeros under a norm does not allow."""
 ROUNDING = 1e-9
 """Relative distance at which a number that has no spread counts as the law's."""
+BACKENDS = ("derived", "torch")
+ZERO = {"float64": -50.0, "float32": -23.0}
+"""Logarithm of the share of a block's largest weight gradient, squared, that is rounding."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What stacks of random weights do, beside the law.
+    r"""What stacks of random weights do, beside the law.
 
     Attributes
     ----------
@@ -68,12 +73,16 @@ class Measurement:
         The law at this depth and width.
     seeds : int
         Number of stacks.
+    weights : tuple of dict from str to Estimate
+        Of :math:`\lVert\partial\mathcal L/\partial W\rVert_F^2/|g_L|^2` for the matrices of block
+        l = 1..L; empty where they were not measured.
     """
 
     growth: Estimate
     gradient_ratio: Estimate
     predicted: Prediction
     seeds: int
+    weights: tuple[dict[str, Estimate], ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -81,6 +90,20 @@ class Measurement:
         return self.growth.covers(self.predicted.growth) and self.gradient_ratio.covers(
             self.predicted.gradient_ratio
         )
+
+    def weights_covered(self) -> tuple[dict[str, bool], ...]:
+        """Return whether the interval of each matrix of each block holds the law."""
+        return tuple(
+            {name: found.covers(_cut(law[name], law)) for name, found in one.items()}
+            for one, law in zip(
+                self.weights, self.predicted.weights if self.weights else (), strict=True
+            )
+        )
+
+
+def _cut(value: float, others: Mapping[str, float]) -> float:
+    """Return 0 for what is rounding beside the other gradients of a block."""
+    return value if value > 1e-12 * max(others.values()) else 0.0
 
 
 def interval(log_values: Sequence[float], confidence: float = 0.95) -> Estimate:
@@ -127,6 +150,9 @@ def measure(
     seeds: int = 30,
     seed: int = 0,
     confidence: float = 0.95,
+    weights: bool = False,
+    backend: str = "derived",
+    dtype: str = "float64",
 ) -> Measurement:
     r"""Draw stacks and compare them with the law.
 
@@ -143,18 +169,31 @@ def measure(
         Number of stacks, at least 2, and the first of their seeds.
     confidence : float
         Of the intervals.
+    weights : bool
+        Whether the gradients of the matrices are measured.
+    backend : str
+        ``"derived"``: the Jacobians derived from the block; ``"torch"``: modules of PyTorch and its
+        autograd, with the same weights and inputs.
+    dtype : str
+        ``"float64"``, for torch also ``"float32"``.
 
     Raises
     ------
     DomainError
         If a size is out of range.
+    UnknownNameError
+        If the backend or the dtype is not known.
     UnknownNodeError
-        If the stack has several streams and its sublayers differ from block to block, or the law
-        lacks the moments of a component.
+        If the law lacks the moments of a component, or torch a module.
+    MissingExtraError
+        If torch is asked for and not installed.
     """
     if seeds < 2:
         raise DomainError(f"seeds: expected at least 2, got {seeds}")
-    at = sizes(width, hidden, layers)
+    if backend not in BACKENDS:
+        raise UnknownNameError(f"backend: expected one of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend == "derived" and dtype != "float64":
+        raise UnknownNameError(f"dtype: expected float64 for derived Jacobians, got {dtype!r}")
     predicted = law.predict(
         layers,
         width=width,
@@ -163,22 +202,83 @@ def measure(
         gradient_correlation=gradient_correlation,
         start=start,
     )
-    growth, ratio = [], []
+    expected = predicted.weights if weights else ()
+    runs = []
     for one in range(seed, seed + seeds):
         rng = np.random.default_rng((one, 1))
         memory = _tokens(rng, law.tokens, width, float(law.memory.c / law.memory.v))
         memory *= math.sqrt(law.memory.v)
-        stack = _stack(law, layers, one, memory, width=width, hidden=hidden, heads=heads, at=at)
+        drawn = _Draws(law, layers, one, memory, width=width, hidden=hidden, heads=heads)
         x = _tokens(rng, law.tokens, width, correlation)
         x *= math.sqrt(start / np.mean(x**2))
-        states = stack.states(x)
-        copies = len(states[0]) if states[0].ndim == 3 else 1
-        cotangent = [_tokens(rng, law.tokens, width, gradient_correlation) for _ in range(copies)]
-        logs = stack.gradient_log_norms(x, np.ravel(cotangent))
-        last = states[-1][0] if copies > 1 else states[-1]
-        growth.append(math.log(np.mean(last**2) / start) if np.any(last) else -math.inf)
-        ratio.append(2 * float(logs[0] - logs[-1]))
-    return Measurement(interval(growth, confidence), interval(ratio, confidence), predicted, seeds)
+        copies = len(drawn.blocks[0])
+        cotangent = np.stack(
+            [_tokens(rng, law.tokens, width, gradient_correlation) for _ in range(copies)]
+        )
+        if backend == "torch":
+            runs.append(_by_torch(drawn, x, cotangent, dtype))
+        else:
+            runs.append(_by_derivation(drawn, x, cotangent, weights))
+    return Measurement(
+        interval([run.growth for run in runs], confidence),
+        interval([run.ratio for run in runs], confidence),
+        predicted,
+        seeds,
+        tuple(
+            _weight_estimates([run.weights[k] for run in runs], held, confidence, ZERO[dtype])
+            for k, held in enumerate(expected)
+        ),
+    )
+
+
+class _Run(NamedTuple):
+    """Natural logarithms of one stack's growth, gradient ratio and weight gradients, squared."""
+
+    growth: float
+    ratio: float
+    weights: list[dict[str, float]]
+
+
+def _by_derivation(drawn: _Draws, x: np.ndarray, cotangent: np.ndarray, weights: bool) -> _Run:
+    stack = drawn.stack()
+    given = cotangent if isinstance(stack, StreamStack) else cotangent[0]
+    last = np.reshape(stack.states(x)[-1], (-1, *x.shape))[0]
+    logs = stack.gradient_log_norms(x, np.ravel(given))
+    found = weight_gradient_log_norms(stack, x, given) if weights else []
+    return _run(last, x, logs, found)
+
+
+def _by_torch(drawn: _Draws, x: np.ndarray, cotangent: np.ndarray, dtype: str) -> _Run:
+    from derive.backends.random_stack import RandomStack
+
+    found = RandomStack(drawn.blocks, drawn.weights, dtype=dtype).gradients(x, cotangent)
+    return _run(found.states[-1][0], x, found.gradient_log_norms, found.weight_log_norms)
+
+
+def _run(last: np.ndarray, x: np.ndarray, logs: Any, weights: list[dict[str, float]]) -> _Run:
+    grown = math.log(np.mean(last**2) / np.mean(x**2)) if np.any(last) else -math.inf
+    return _Run(
+        grown,
+        2 * float(logs[0] - logs[-1]),
+        [{k: 2 * float(log - logs[-1]) for k, log in one.items()} for one in weights],
+    )
+
+
+def _weight_estimates(
+    runs: Sequence[Mapping[str, float]],
+    expected: Mapping[str, float],
+    confidence: float,
+    zero: float,
+) -> dict[str, Estimate]:
+    """Return the estimates of one block; what is rounding beside its other gradients is 0."""
+    found = {}
+    largest = [max(run.values()) for run in runs]
+    for name in expected:
+        logs = [run[name] for run in runs]
+        if all(log <= top + zero for log, top in zip(logs, largest, strict=True)):
+            logs = [-math.inf] * len(runs)
+        found[name] = interval(logs, confidence)
+    return found
 
 
 def _tokens(rng: np.random.Generator, tokens: int, width: int, correlation: float) -> np.ndarray:
@@ -189,48 +289,56 @@ def _tokens(rng: np.random.Generator, tokens: int, width: int, correlation: floa
     return math.sqrt(1 - correlation if tokens > 1 else 1) * (drawn - mean) + together * mean
 
 
-def _stack(
-    law: DepthLaw,
-    layers: int,
-    seed: int,
-    memory: np.ndarray,
-    *,
-    width: int,
-    hidden: int | None,
-    heads: int,
-    at: Any,
-) -> Stack:
-    key = law.placement.lower()
-    numbers = range(1, layers + 1)
-    if key in STREAMS:
-        if len(law.sublayers) > 1:
-            raise UnknownNodeError(
-                f"sublayers: expected one for a stack with streams, got {', '.join(law.sublayers)}"
-            )
-        derived = streams(key, law.norm, law.sublayers[0])
-        blocks = [{a: found.block for (a, b), found in derived.items() if a == b}] * layers
-    else:
-        blocks = [law.blocks_of(number, layers) for number in numbers]
-    drawn = []
-    for number, outputs in zip(numbers, blocks, strict=True):
-        scalars = {k: float(v) for k, v in law.scalars_of(number, layers).items()}
-        values: dict[str, Any] = {**scalars, "eps": EPS, "mem_c": memory}
+class _Draws:
+    """The blocks of one random stack, and the weights of each, drawn when they are asked for."""
+
+    def __init__(
+        self,
+        law: DepthLaw,
+        layers: int,
+        seed: int,
+        memory: np.ndarray,
+        *,
+        width: int,
+        hidden: int | None,
+        heads: int,
+    ) -> None:
+        self.law, self.layers, self.seed, self.memory = law, layers, seed, memory
+        self.options: dict[str, Any] = {"width": width, "hidden": hidden, "heads": heads}
+        self.at = sizes(width, hidden, layers)
+        self.blocks = [law.blocks_of(number, layers) for number in range(1, layers + 1)]
+
+    def weights(self, layer: int) -> dict[str, Any]:
+        """Return the weights of a layer, from 0, with the variances of the law's scheme."""
+        number = layer + 1
+        scalars = {k: float(v) for k, v in self.law.scalars_of(number, self.layers).items()}
+        values: dict[str, Any] = {**scalars, "eps": EPS, "mem_c": self.memory}
         weights: dict[str, Any] = {}
-        for expr in outputs.values():
+        for expr in self.blocks[layer].values():
             fresh = initial_weights(
                 expr,
-                width=width,
-                hidden=hidden,
-                heads=heads,
-                tokens=law.tokens,
-                seed=layer_seed(seed, number - 1),
+                tokens=self.law.tokens,
+                seed=layer_seed(self.seed, layer),
                 values=values,
+                **self.options,
             )
             weights = {**fresh, **weights}  # what two streams share is drawn once
-        drawn.append({k: _scaled(k, w, law, at) for k, w in weights.items()})
-    if key in STREAMS:
-        return StreamStack(derived, drawn)
-    return Stack([outputs["x"] for outputs in blocks], state("x"), drawn)
+        return {k: _scaled(k, w, self.law, self.at) for k, w in weights.items()}
+
+    def stack(self) -> Stack:
+        """Return the stack with its derived Jacobians."""
+        drawn = [self.weights(layer) for layer in range(self.layers)]
+        if len(self.blocks[0]) == 1:
+            return Stack([outputs["x"] for outputs in self.blocks], state("x"), drawn)
+        return StreamStack([_derived(tuple(outputs.items())) for outputs in self.blocks], drawn)
+
+
+@lru_cache(maxsize=64)
+def _derived(outputs: tuple[tuple[str, Any], ...]) -> dict[tuple[str, str], Derivation]:
+    """Return the block matrix of a block with several streams."""
+    return {
+        (out, into): derivation(expr, state(into)) for out, expr in outputs for into, _ in outputs
+    }
 
 
 def _scaled(name: str, weight: Any, law: DepthLaw, at: Any) -> Any:
