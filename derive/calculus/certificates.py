@@ -40,11 +40,14 @@ class Certificate:
         What was compared.
     holds : bool
         The outcome.
+    detail : str
+        The rules that were used, the numbers of a witness; "" where the kind says it all.
     """
 
     kind: str
     claim: str
     holds: bool
+    detail: str = ""
 
     def __str__(self) -> str:
         return f"[{'ok' if self.holds else 'FAILS'}] {self.kind}: {self.claim}"

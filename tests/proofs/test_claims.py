@@ -16,9 +16,9 @@ from derive.initialise import initial_weights
 from derive.linalg import materialise
 from derive.lower import lower
 from derive.symbols import d
-from proofs import equal_placements, norm_comparison, norms
+from proofs import equal_placements, norm_comparison, norm_identities
 
-CLAIMS = norms.CLAIMS + norm_comparison.CLAIMS + equal_placements.CLAIMS
+CLAIMS = norm_identities.CLAIMS + norm_comparison.CLAIMS + equal_placements.CLAIMS
 REJECTED = norm_comparison.REJECTED + equal_placements.REJECTED
 
 

@@ -1,0 +1,49 @@
+"""Certificates of kind ``exact``: exact arithmetic, at the sizes that the label names only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sympy as sp
+
+from derive.proof.check import Claimed
+from derive.proof.perturb import Sides
+
+__all__ = ["Exact"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact(Claimed):
+    """Two exact numbers or matrices of numbers: ranks, determinants, products at one size.
+
+    Attributes
+    ----------
+    sizes : str
+        At which sizes, as in ``"d=3, n=2"``; part of the label.
+    """
+
+    sizes: str
+    kind = "exact"
+
+    @property
+    def label(self) -> str:
+        """``exact(d=3)``."""
+        return f"exact({self.sizes})"
+
+    def decide(self, left: sp.Basic, right: sp.Basic) -> tuple[bool, str]:
+        """Compare the numbers."""
+        return not _unequal((left, right)), f"exact arithmetic at {self.sizes}"
+
+    def false(self, sides: Sides) -> bool:
+        """Whether the numbers differ, in floating point."""
+        return _unequal(sides, digits=30)
+
+
+def _unequal(sides: Sides, digits: int = 0) -> bool:
+    left, right = (sp.sympify(side) for side in sides)
+    if getattr(left, "shape", None) != getattr(right, "shape", None):
+        return True
+    entries = list(left - right) if hasattr(left, "shape") else [left - right]
+    if digits:
+        return any(abs(sp.N(e, digits)) > 1e-20 for e in entries)
+    return any(sp.simplify(e) != 0 for e in entries)

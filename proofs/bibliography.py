@@ -1,0 +1,160 @@
+"""The sources of claims; each is cited with the place and with what was seen of it."""
+
+from __future__ import annotations
+
+from derive.proof import Source
+
+__all__ = ["BIBLIOGRAPHY"]
+
+HANDBOOK = Source(
+    "handbook",
+    "Language AI Handbook",
+    2025,
+    "Pre-Norm vs Post-Norm: The Original Transformer",
+    "a chapter that this project was begun from",
+)
+COURSE = Source(
+    "course",
+    "A course on language models",
+    2025,
+    "Layer normalization: post-normalization and pre-normalization",
+    "a lesson that this project was begun from",
+)
+INTERVIEW = Source(
+    "interview",
+    "An interview preparation page",
+    2026,
+    "Pre-norm and post-norm are interchangeable: spot the error",
+    "a page that this project was begun from",
+)
+VASWANI = Source(
+    "vaswani2017", "Vaswani and others", 2017, "Attention Is All You Need", "arXiv:1706.03762"
+)
+CHEN = Source(
+    "chen2018",
+    "Chen and others",
+    2018,
+    "The Best of Both Worlds: Combining Recent Advances in Neural Machine Translation",
+    "arXiv:1804.09849",
+)
+BA = Source("ba2016", "Ba, Kiros and Hinton", 2016, "Layer Normalization", "arXiv:1607.06450")
+ZHANG = Source(
+    "zhang2019",
+    "Zhang and Sennrich",
+    2019,
+    "Root Mean Square Layer Normalization",
+    "arXiv:1910.07467",
+)
+XIONG = Source(
+    "xiong2020",
+    "Xiong and others",
+    2020,
+    "On Layer Normalization in the Transformer Architecture",
+    "arXiv:2002.04745",
+)
+ADMIN = Source(
+    "liu2020",
+    "Liu and others",
+    2020,
+    "Understanding the Difficulty of Training Transformers",
+    "arXiv:2004.08249",
+)
+DEEPNET = Source(
+    "wang2022",
+    "Wang and others",
+    2022,
+    "DeepNet: Scaling Transformers to 1,000 Layers",
+    "arXiv:2203.00555",
+)
+B2T = Source(
+    "takase2022",
+    "Takase and others",
+    2022,
+    "B2T Connection: Serving Stability and Performance in Deep Transformers",
+    "arXiv:2206.00330",
+)
+RESIDUAL = Source(
+    "xie2023",
+    "Xie and others",
+    2023,
+    "ResiDual: Transformer with Dual Residual Connections",
+    "arXiv:2304.14802",
+)
+PERI = Source(
+    "kim2025",
+    "Kim and others",
+    2025,
+    "Peri-LN: Revisiting Normalization Layer in the Transformer Architecture",
+    "arXiv:2502.02732",
+)
+CURSE = Source(
+    "sun2025",
+    "Sun and others",
+    2025,
+    "The Curse of Depth in Large Language Models",
+    "arXiv:2502.05795",
+)
+DEEPSCALE = Source(
+    "kedia2024",
+    "Kedia and others",
+    2024,
+    "Transformers Get Stable: An End-to-End Signal Propagation Theory for Language Models",
+    "arXiv:2403.09635",
+)
+NOCI = Source(
+    "noci2022",
+    "Noci and others",
+    2022,
+    "Signal Propagation in Transformers: Theoretical Perspectives and the Role of Rank Collapse",
+    "arXiv:2206.03126",
+)
+DONG = Source(
+    "dong2021",
+    "Dong, Cordonnier and Loukas",
+    2021,
+    "Attention Is Not All You Need: Pure Attention Loses Rank Doubly Exponentially with Depth",
+    "arXiv:2103.03404",
+)
+KIM = Source(
+    "kim2021",
+    "Kim, Papamakarios and Mnih",
+    2021,
+    "The Lipschitz Constant of Self-Attention",
+    "arXiv:2006.04710",
+)
+REZERO = Source(
+    "bachlechner2020",
+    "Bachlechner and others",
+    2020,
+    "ReZero is All You Need: Fast Convergence at Large Depth",
+    "arXiv:2003.04887",
+)
+NGPT = Source(
+    "loshchilov2024",
+    "Loshchilov and others",
+    2024,
+    "nGPT: Normalized Transformer with Representation Learning on the Hypersphere",
+    "arXiv:2410.01131",
+)
+DYT = Source(
+    "zhu2025", "Zhu and others", 2025, "Transformers without Normalization", "arXiv:2503.10622"
+)
+MHC = Source(
+    "xie2025",
+    "Xie and others",
+    2025,
+    "mHC: Manifold-Constrained Hyper-Connections",
+    "arXiv:2512.24880",
+)
+RADFORD = Source(
+    "radford2019",
+    "Radford and others",
+    2019,
+    "Language Models are Unsupervised Multitask Learners",
+    "the GPT-2 report",
+)
+CHO_SAUL = Source("cho2009", "Cho and Saul", 2009, "Kernel Methods for Deep Learning", "NIPS 2009")
+
+BIBLIOGRAPHY: dict[str, Source] = {
+    source.key: source for source in list(globals().values()) if isinstance(source, Source)
+}

@@ -1,0 +1,1 @@
+"""Theorems about single blocks, by where their norm sits."""
