@@ -13,11 +13,12 @@ WORKERS ?= auto
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup report catalogue test test-slow lint types bench clean
+.PHONY: help setup report catalogue literature test test-slow lint types bench clean
 
 help:
 	@echo "make report     set up, then write report/index.html, report/report.tex and the depth figure"
 	@echo "make catalogue  write docs/catalogue.md and report/catalogue.pdf (needs pdflatex)"
+	@echo "make literature write docs/literature-table.md: the laws beside published statements"
 	@echo "make test       set up, then run every test"
 	@echo "make test-slow  only the tests that take more than about ten seconds"
 	@echo "make lint       ruff check, ruff format --check, import contracts"
@@ -57,6 +58,9 @@ catalogue: $(STAMP)
 	$(BIN)/derive catalogue --out docs/catalogue.md --tex report/catalogue.tex
 	cd report && pdflatex -interaction=nonstopmode -halt-on-error catalogue.tex >/dev/null
 	@echo report/catalogue.pdf
+
+literature: $(STAMP)
+	$(BIN)/derive literature --format markdown > docs/literature-table.md
 
 lint: $(STAMP)
 	$(BIN)/ruff check

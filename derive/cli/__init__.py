@@ -17,6 +17,7 @@ from derive.cli.catalogue import catalogue, list_
 from derive.cli.check import check
 from derive.cli.depth import depth
 from derive.cli.law import law
+from derive.cli.literature import literature
 from derive.cli.lyapunov import lyapunov
 from derive.cli.paths import paths
 from derive.cli.precision import precision
@@ -38,6 +39,7 @@ for _command in (
     show,
     depth,
     law,
+    literature,
     lyapunov,
     spectrum,
     paths,

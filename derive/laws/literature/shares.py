@@ -1,0 +1,139 @@
+r"""What each block of a stack adds, the gradient that comes to it, and what the skip keeps.
+
+The sublayer of the block is replaced by a stream of its own, whose moments are those of its output;
+the composition of `derive.laws.meanfield` then gives the gradient at it, and at the state without
+the sublayer: the pure identity path.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from derive.calculus.atoms import State
+from derive.errors import UnknownNodeError
+from derive.laws.components import Moments, Setting, backward
+from derive.laws.initial import scheme, sizes
+from derive.laws.law import DepthLaw
+from derive.laws.meanfield import BlockMoments
+from derive.symbols import d, f
+
+__all__ = ["Share", "amplification", "identity_path", "last_matrix_norm", "shares"]
+
+ZERO = Moments(0.0, 0.0)
+
+
+class Share(NamedTuple):
+    r"""The branch of one block; gradients are in units of :math:`\mathbb E|g_L|^2/d`.
+
+    Attributes
+    ----------
+    output : Moments
+        Of the sublayer's output F.
+    gradient : Moments
+        Of the gradient at that output.
+    skip : float
+        Share of the mean square of the gradient that the block passes on without its sublayer.
+    moved : float
+        :math:`\mathbb E|\Delta F|^2/d` for a relative perturbation of its matrices: 1 for the last
+        matrix times F, and the backward gain times the mean square of the input for the first.
+    variance : float
+        Of the weights of the last matrix of a feed-forward sublayer.
+    """
+
+    output: Moments
+    gradient: Moments
+    skip: float
+    moved: float
+    variance: float
+
+
+def shares(law: DepthLaw, layers: int, **options: Any) -> list[Share]:
+    """Return the share of every block of a stack with one sublayer a block.
+
+    Parameters
+    ----------
+    law : DepthLaw
+        The law; one stream.
+    layers : int
+        L.
+    **options
+        As for `DepthLaw.predict`.
+
+    Raises
+    ------
+    UnknownNodeError
+        If a block does not have exactly one sublayer and one stream.
+    """
+    predicted = law.predict(layers, **options)
+    width = options.get("width") or 1024
+    at = sizes(width, options.get("hidden"), layers)
+    setting = Setting(scheme(law.init), law.tokens, law.memory, at)
+    hidden, found = at[f], []
+    variance = setting.gain(f, d, writes=True) / hidden
+    for number in range(1, layers + 1):
+        blocks = law.blocks_of(number, layers)
+        scalars = law.scalars_of(number, layers)
+        signal, arriving = predicted.forward[number - 1], predicted.gradient[number]
+        state = {("x", "x"): signal}
+        whole = BlockMoments(blocks, state, setting, scalars) if len(blocks) == 1 else None
+        if whole is None or len(whole.branches) != 1:
+            raise UnknownNodeError(
+                f"shares: expected one stream and one sublayer a block, got {law.placement}"
+            )
+        ((branch, (argument, made)),) = whole.branches.items()
+        cut = State("branch", d)
+        apart = BlockMoments(
+            {"x": blocks["x"].xreplace({branch: cut}), "branch": cut},
+            {**state, ("branch", "branch"): made, ("x", "branch"): ZERO, ("branch", "x"): ZERO},
+            setting,
+            scalars,
+        )
+        names = ("x", "branch")
+        flow = {(a, b): arriving if a == b == "x" else ZERO for a in names for b in names}
+        back = apart.backward(flow)
+        z = whole.between(argument, argument)
+        through = backward(branch.mapping, Moments(1.0, 0.0), z, setting).v
+        found.append(
+            Share(
+                Moments(*map(float, made)),
+                Moments(*map(float, back["branch", "branch"])),
+                float(back["x", "x"].v / arriving.v),
+                float(made.v + through * z.v),
+                float(variance),
+            )
+        )
+    return found
+
+
+def identity_path(found: list[Share]) -> float:
+    """Return the mean square of a gradient that takes no branch: the product of the skips."""
+    return math.prod(share.skip for share in found)
+
+
+def last_matrix_norm(share: Share, tokens: int = 1) -> float:
+    r"""Return the norm of the gradient of a feed-forward sublayer's last matrix.
+
+    .. math:: \sqrt{\mathbb E\lVert\partial\mathcal L/\partial W_2\rVert_F^2}
+        = \sqrt{\bigl(v_gv_h + (n-1)c_gc_h\bigr)/d}\,\lVert g_L\rVert,\qquad
+        h = \text{hidden features},\ v_F = f\sigma^2v_h
+
+    in units of :math:`\lVert g_L\rVert` over all tokens, with :math:`v_h` summed over features.
+    """
+    pairs = share.gradient.v * share.output.v + (tokens - 1) * share.gradient.c * share.output.c
+    return math.sqrt(pairs / share.variance)
+
+
+def amplification(law: DepthLaw, layers: int, **options: Any) -> float:
+    r"""Return how a small relative perturbation of all weights moves the normed output.
+
+    .. math:: \frac{\mathbb E|\Delta x_L|^2}{\delta^2\,\mathbb E|x_L|^2}
+        = \frac1{v_L}\sum_l \gamma_l\,\frac{\mathbb E|\Delta F_l|^2}{\delta^2d}
+
+    to first order in :math:`\delta`, for weights :math:`W + \delta W'` with W' an independent copy
+    of W; :math:`\gamma_l` is the squared gain from the output of branch l to the output of the
+    stack, that of the gradient backwards.
+    """
+    predicted = law.predict(layers, **options)
+    moved = sum(s.gradient.v * s.moved for s in shares(law, layers, **options))
+    return float(moved / predicted.forward[-1].v)
