@@ -31,10 +31,25 @@ Subject = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Formula:
-    """How the claim of a check prints."""
+    """How the claim of a check prints.
+
+    Attributes
+    ----------
+    text : str
+        On one line, for a terminal.
+    left, relation, right : str
+        In LaTeX, without delimiters; empty where the claim is in words only.
+    """
 
     text: str
-    latex: str
+    left: str = ""
+    relation: str = ""
+    right: str = ""
+
+    @property
+    def latex(self) -> str:
+        """The whole claim in LaTeX."""
+        return f"{self.left} {self.relation} {self.right}".strip()
 
 
 class Check(ABC):
@@ -106,7 +121,9 @@ class Claimed(Check):
         left, right = self.sides()
         return Formula(
             f"{text(left)} {self.relation} {text(right)}",
-            f"{latex(left)} {self.relation_latex} {latex(right)}",
+            latex(left),
+            self.relation_latex,
+            latex(right),
         )
 
     def false(self, sides: Sides) -> bool:

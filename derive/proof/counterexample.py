@@ -108,7 +108,9 @@ class Counterexample(Check):
             numbers_latex = rf"\quad \text{{(entries differ by ${values[0]}$)}}"
         return Formula(
             f"{text(left)} {sign} {text(right)} {numbers}",
-            f"{latex(left)} {SYMBOLS[sign]} {latex(right)} {numbers_latex}",
+            latex(left),
+            SYMBOLS[sign],
+            f"{latex(right)} {numbers_latex}",
         )
 
     def wrong(self) -> Iterator[tuple[str, Check]]:

@@ -82,7 +82,7 @@ class Induction(Check):
     def formula(self) -> Formula:
         """Return the closed form."""
         closed, _, _ = self.claim(self.of())
-        return Formula(f"{self.name} = {text(closed)}", f"{self.name} = {latex(closed)}")
+        return Formula(f"{self.name} = {text(closed)}", self.name, "=", latex(closed))
 
     def wrong(self) -> Iterator[tuple[str, Check]]:
         """Yield closed forms that differ from the recursion at some depth."""

@@ -99,10 +99,8 @@ class MonteCarlo(Check):
         """Return the claimed mean."""
         _, value = self.claim(self.of())
         value = sp.sympify(value)
-        return Formula(
-            f"E[{self.quantity}] = {text(value)}",
-            rf"\mathbb{{E}}\left[{self.quantity}\right] = {latex(value)}",
-        )
+        mean = rf"\mathbb{{E}}\left[{self.quantity}\right]"
+        return Formula(f"E[{self.quantity}] = {text(value)}", mean, "=", latex(value))
 
     def wrong(self) -> Iterator[tuple[str, Check]]:
         """Yield other means for the same samples, and the samples of another subject."""

@@ -49,9 +49,7 @@ class Observed(Check):
 
     def formula(self) -> Formula:
         """Return what is stated."""
-        return Formula(
-            f"{self.quantity} = {self.stated}", rf"\text{{{self.quantity}}} = {self.stated}"
-        )
+        return Formula(f"{self.quantity} = {self.stated}")
 
     def wrong(self) -> Iterator[tuple[str, Check]]:
         """Yield other numbers, and the number of another subject."""

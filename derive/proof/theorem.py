@@ -67,7 +67,7 @@ class Cited(Check):
 
     def formula(self) -> Formula:
         """Return the words."""
-        return Formula(self.what, "")
+        return Formula(self.what)
 
     def wrong(self) -> Iterator[tuple[str, Check]]:
         """Yield nothing: what is not checked rejects nothing, and proves nothing."""

@@ -15,7 +15,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -25,14 +25,36 @@ from pathlib import Path
 import platformdirs
 
 from derive.calculus.certificates import Certificate
-from derive.errors import DeriveError
+from derive.errors import DeriveError, MissingExtraError
 from derive.proof.assumption import satisfying
 from derive.proof.collection import find, module_of
 from derive.proof.theorem import Theorem
 
-__all__ = ["Cache", "Verified", "verify", "verify_step"]
+__all__ = ["Cache", "StepResult", "Verified", "verify", "verify_step"]
 
 COMPUTES = ("sympy", "numpy", "scipy", "mpmath", "torch", "transformers", "python-flint")
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One step, checked.
+
+    Attributes
+    ----------
+    certificate : Certificate
+        What was shown, or not.
+    seconds : float
+        How long that took when it ran.
+    missing : str
+        Why the step could not be checked here (a package is not installed), or "".
+    cached : bool
+        Whether the result was known.
+    """
+
+    certificate: Certificate
+    seconds: float
+    missing: str = ""
+    cached: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,26 +65,33 @@ class Verified:
     ----------
     theorem : Theorem
         Which.
-    certificates : tuple of Certificate
+    steps : tuple of StepResult
         One for each step.
-    seconds : float
-        Time of the checks, when they ran.
-    cached : bool
-        Whether all of them were known.
     problem : str
         Why the assumptions cannot be satisfied, or "".
     """
 
     theorem: Theorem
-    certificates: tuple[Certificate, ...]
-    seconds: float
-    cached: bool
+    steps: tuple[StepResult, ...]
     problem: str = ""
 
     @property
-    def holds(self) -> bool:
-        """Whether the verdict stands."""
-        return not self.problem and all(c.holds for c in self.certificates)
+    def holds(self) -> bool | None:
+        """Whether the verdict stands; None if a step could not be checked and no other fails."""
+        failed = [s for s in self.steps if not s.certificate.holds and not s.missing]
+        if self.problem or failed:
+            return False
+        return None if any(s.missing for s in self.steps) else True
+
+    @property
+    def seconds(self) -> float:
+        """Time of the checks, when they ran."""
+        return sum(s.seconds for s in self.steps)
+
+    @property
+    def cached(self) -> bool:
+        """Whether all of them were known."""
+        return all(s.cached for s in self.steps)
 
 
 class Cache:
@@ -79,40 +108,47 @@ class Cache:
         default = Path(named) if named else Path(platformdirs.user_cache_dir("normderive"))
         self.folder = (folder or default) / "steps"
 
-    def get(self, key: str) -> tuple[Certificate, float] | None:
+    def get(self, key: str) -> StepResult | None:
         """Return what is known of a step, or None; what cannot be read is not known."""
         try:
             found = json.loads((self.folder / f"{key}.json").read_text())
-            return Certificate(**found["certificate"]), float(found["seconds"])
+            certificate = Certificate(**found["certificate"])
+            return StepResult(certificate, float(found["seconds"]), cached=True)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def put(self, key: str, certificate: Certificate, seconds: float) -> None:
-        """Keep a result."""
+    def put(self, key: str, result: StepResult) -> None:
+        """Keep a result; only what holds is kept."""
+        if not result.certificate.holds:
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"certificate": asdict(certificate), "seconds": seconds})
+        text = json.dumps({"certificate": asdict(result.certificate), "seconds": result.seconds})
         with tempfile.NamedTemporaryFile("w", dir=self.folder, delete=False) as file:
             file.write(text)
         os.replace(file.name, self.folder / f"{key}.json")
 
 
-def verify_step(id_: str, index: int) -> tuple[Certificate, float]:
+def verify_step(id_: str, index: int) -> StepResult:
     """Run one step of a theorem; what it raises is a certificate that fails."""
     (theorem,) = find([id_])
     started = time.perf_counter()
     check = theorem.steps[index].check
+    missing = ""
     try:
         certificate = check.certificate()
+    except MissingExtraError as error:
+        missing = str(error)
+        certificate = Certificate(check.label, theorem.steps[index].claim, False, missing)
     except (DeriveError, ArithmeticError, ValueError, TypeError, RuntimeError) as error:
         words = f"{type(error).__name__}: {error}"
         certificate = Certificate(check.label, theorem.steps[index].claim, False, words)
-    return certificate, time.perf_counter() - started
+    return StepResult(certificate, time.perf_counter() - started, missing)
 
 
 def verify(
     theorems: Sequence[Theorem], *, workers: int = 1, cache: Cache | None = None
 ) -> Iterator[Verified]:
-    """Check theorems, each as soon as its steps are done.
+    """Check theorems, and yield each as soon as its steps are done.
 
     Parameters
     ----------
@@ -123,35 +159,36 @@ def verify(
     cache : Cache, optional
         Known results; nothing is looked up or kept without one.
     """
-    done: dict[tuple[str, int], tuple[Certificate, float, bool]] = {}
-    open_steps: list[tuple[Theorem, int]] = []
+    done: dict[tuple[str, int], StepResult] = {}
+    to_run: list[tuple[Theorem, int]] = []
     for theorem in theorems:
         for index in range(len(theorem.steps)):
             known = cache.get(_key(theorem, index)) if cache else None
             if known is None:
-                open_steps.append((theorem, index))
+                to_run.append((theorem, index))
             else:
-                done[theorem.id, index] = (*known, True)
+                done[theorem.id, index] = known
     waiting = list(theorems)
 
     def finished() -> Iterator[Verified]:
         for theorem in list(waiting):
             found = [done.get((theorem.id, k)) for k in range(len(theorem.steps))]
-            if None not in found:
+            steps = tuple(result for result in found if result is not None)
+            if len(steps) == len(theorem.steps):
                 waiting.remove(theorem)
-                yield _verified(theorem, [f for f in found if f is not None])
+                yield Verified(theorem, steps, _problem(theorem))
 
     yield from finished()
-    for theorem, index, (certificate, seconds) in _run(open_steps, workers):
-        done[theorem.id, index] = (certificate, seconds, False)
-        if cache and certificate.holds:
-            cache.put(_key(theorem, index), certificate, seconds)
+    for theorem, index, result in _run(to_run, workers):
+        done[theorem.id, index] = result
+        if cache:
+            cache.put(_key(theorem, index), result)
         yield from finished()
 
 
 def _run(
     steps: list[tuple[Theorem, int]], workers: int
-) -> Iterator[tuple[Theorem, int, tuple[Certificate, float]]]:
+) -> Iterator[tuple[Theorem, int, StepResult]]:
     if workers <= 1 or len(steps) < 2:
         for theorem, index in steps:
             yield theorem, index, verify_step(theorem.id, index)
@@ -162,14 +199,12 @@ def _run(
             yield (*jobs[job], job.result())
 
 
-def _verified(theorem: Theorem, found: Iterable[tuple[Certificate, float, bool]]) -> Verified:
-    certificates, seconds, known = zip(*found, strict=True)
-    problem = ""
+def _problem(theorem: Theorem) -> str:
     try:
         satisfying(theorem.assumptions)
     except DeriveError as error:
-        problem = str(error)
-    return Verified(theorem, certificates, sum(seconds), all(known), problem)
+        return str(error)
+    return ""
 
 
 # -- keys
