@@ -185,7 +185,7 @@ def test_depths_are_read():
         (("pre", "--layers", "many"), "--layers: expected integers such as 6,12,24 or 1..192"),
         (("pre", "--sublayer", "nonsense"), "sublayer: expected one of"),
         (("pre", "--sublayer", ","), "sublayers: expected at least one, got none"),
-        (("pre", "--sublayer", "causal-attention"), "attention: expected one without mask"),
+        (("pre", "--sublayer", "abstract"), "whose moments are known"),
         (("pre", "--norm", "dyt"), "norm: expected LayerNorm, RMSNorm or L2Norm"),
         (("pre", "--init", "nonsense"), "init: expected one of lecun, xavier"),
         (("pre", "--tokens", "0"), "tokens: expected at least 1, got 0"),
@@ -213,3 +213,68 @@ def test_mistakes_are_one_line(capsys, args, message):
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_weights_are_shown_by_matrix(capsys):
+    code, out, err = run(capsys, "pre", "--layers", "48", "--weights")
+    assert (code, err) == (0, "")
+    assert "  |dL/dW_2|^2/|g_L|^2 = 2*d*(L + 2)/(l + 2)" in out.splitlines()
+    assert re.search(r"^pre +48 +W_1 +1067 +123.1 +64 +4.082$", out, re.M)
+    code, out, err = run(capsys, "post", *SMALL, "--weights", "--monte-carlo")
+    assert (code, err) == (0, "")
+    assert re.search(r"^post +2 +W_2 +\S+ \[\S+, \S+\] .* [0-2] of 2$", out, re.M)
+
+
+def test_weights_in_json_have_the_documented_keys(capsys):
+    asked = ("residual", "--sublayer", "attention,ffn:relu", "--tokens", "3", *SMALL, "--weights")
+    (row,) = rows_of(capsys, *asked)
+    assert list(row) == [*KEYS, "weight_gradients"]
+    found = row["weight_gradients"]
+    assert set(found) == {"W_O", "W_V", "W_K", "W_Q", "W_1", "W_2"}
+    assert found["W_1"]["predicted"][0] is None
+    assert found["W_1"]["predicted"][1] > 0
+    assert found["W_1"]["measured"] is found["W_1"]["ok"] is None
+    (row,) = rows_of(capsys, *asked, "--monte-carlo", "--backend", "torch")
+    for one in row["weight_gradients"].values():
+        assert list(one) == ["law", "predicted", "measured", "ci", "ok"]
+        for value, mean, ends, held in zip(*list(one.values())[1:], strict=True):
+            if value is None:
+                assert mean is ends is held is None
+            else:
+                assert ends[0] <= mean <= ends[1]
+                assert held is (ends[0] <= value <= ends[1]) or value == 0
+    assert row["weight_gradients"]["W_K"]["measured"] == [0.0, None]
+
+
+def test_weight_laws_in_latex(capsys):
+    code, out, err = run(capsys, "lns", "sub-ln", "parallel", "--weights", "--format", "latex")
+    assert (code, err) == (0, "")
+    assert r"\partial W_{1}\rVert_F^2}{\mathbb{E}|g_L|^2} &= \frac{d \left(H_{L} + 2\right)}" in out
+    assert "harmonic" not in out
+    assert out.count(r"\begin{align*}") == out.count(r"\end{align*}") == 4
+    assert "% parallel: weight gradients are evaluated block by block" in out
+
+
+def test_backends_of_the_command_agree(capsys):
+    asked = ("post", *SMALL, "--monte-carlo", "--sublayer", "ffn:gelu")
+    (derived,), (by_torch,) = (
+        rows_of(capsys, *asked, "--backend", b) for b in ("derived", "torch")
+    )
+    for what, mean in derived["measured"].items():
+        assert by_torch["measured"][what] == pytest.approx(mean, rel=1e-10)
+    (single,) = rows_of(capsys, *asked, "--backend", "torch", "--dtype", "float32")
+    assert single["measured"]["gradient_ratio"] != by_torch["measured"]["gradient_ratio"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--dtype", "float32", "--monte-carlo"), "dtype: expected float64 for derived Jacobians"),
+        (("--backend", "jax"), "'jax' is not one of 'derived', 'torch'"),
+    ],
+)
+def test_backend_mistakes_are_one_line(capsys, options, message):
+    code, out, err = run(capsys, "pre", *SMALL, *options)
+    assert code == 2
+    assert message in err
+    assert not out

@@ -300,10 +300,8 @@ class _Layer:
         """Return ``torch.nn.Linear`` with a weight of the layer, whose gradient is asked for."""
         torch = load_torch()
         matrix = self._weight(name) if matrix is None else matrix
-        rows, columns = matrix.shape
-        made = torch.nn.utils.skip_init(
-            torch.nn.Linear, columns, rows, bias=bias is not None, dtype=self.dtype
-        )
+        made = torch.nn.Linear(1, 1, bias=bias is not None, dtype=self.dtype)
+        made.out_features, made.in_features = matrix.shape
         made.weight = torch.nn.Parameter(matrix)
         if bias is not None:
             made.bias = _fixed(bias)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,22 @@ __all__ = ["law"]
     metavar="NAME=NUMBER",
     help="Value of a scalar such as alpha; repeat for more.",
 )
+@click.option("--weights", is_flag=True, help="Also the gradients of the weight matrices.")
 @click.option("--monte-carlo", is_flag=True, help="Draw stacks and compare.")
+@click.option(
+    "--backend",
+    type=click.Choice(("derived", "torch")),
+    default="derived",
+    show_default=True,
+    help="Stacks with derived Jacobians, or of PyTorch's modules with autograd.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(("float64", "float32")),
+    default="float64",
+    show_default=True,
+    help="Of the stacks of PyTorch.",
+)
 @click.option("--seeds", default=30, show_default=True, help="Stacks drawn at every depth.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="The first seed.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -108,7 +125,7 @@ def law(
     if as_json:
         click.echo(json_text(rows))
         return
-    _print(found, rows, form, every)
+    _print(found, rows, form, every, options["weights"])
     if options["monte_carlo"]:
         seeds, width = options["seeds"], options["width"]
         click.echo(
@@ -144,23 +161,50 @@ def _depths(text: str) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def _print(found: dict[str, Any], rows: list[dict[str, Any]], form: str, every: bool) -> None:
+def _print(
+    found: dict[str, Any], rows: list[dict[str, Any]], form: str, every: bool, weights: bool
+) -> None:
     from derive.render.law import law_latex, law_text
+    from derive.render.weight_law import weight_law_latex, weight_law_text
 
     if form == "latex":
-        click.echo("\n".join(law_latex(one) for one in found.values()))
+        shown = [law_latex, *([weight_law_latex] if weights else [])]
+        click.echo("\n".join(show(one) for one in found.values() for show in shown))
         return
     if not every:
-        click.echo("\n\n".join(law_text(one) for one in found.values()) + "\n")
+        shown = [law_text, *([weight_law_text] if weights else [])]
+        told = ("\n".join(show(one) for show in shown) for one in found.values())
+        click.echo("\n\n".join(told) + "\n")
     header = ["placement", "L", "growth", "ratio"]
     measured = any(row["measured"] for row in rows)
     if measured:
         header += ["growth measured", "ratio measured", "ok"]
     table = [_cells(row, measured) for row in rows if row["predicted"]]
     click.echo(table_text(header, table))
+    if weights:
+        cells = [one for row in rows if row["predicted"] for one in _weight_cells(row)]
+        header = ["placement", "L", "matrix", "first", "middle", "last", "norm first/last"]
+        click.echo("\n|dL/dW_l|^2/|g_L|^2 in the first, the middle and the last block with W:")
+        click.echo(table_text([*header, *(["blocks ok"] if measured else [])], cells))
     for row in rows:
         if not row["predicted"]:
             click.echo(f"{row['placement']}: {row['forward_law']}")
+
+
+def _weight_cells(row: dict[str, Any]) -> Iterator[list[str]]:
+    for name, found in row["weight_gradients"].items():
+        own = [k for k, value in enumerate(found["predicted"]) if value is not None]
+        places = own[0], own[(len(own) - 1) // 2], own[-1]
+        values = [found["predicted"][k] for k in places]
+        cells = [row["placement"], str(row["layers"]), name]
+        for k, value in zip(places, values, strict=True):
+            ends = found["ci"] and found["ci"][k]
+            cells.append(f"{value:.4g}" + (f" [{ends[0]:.4g}, {ends[1]:.4g}]" if ends else ""))
+        cells.append(f"{math.sqrt(values[0] / values[-1]):.4g}" if values[-1] else "-")
+        if found["ok"]:
+            held = [found["ok"][k] for k in own]
+            cells.append(f"{sum(held)} of {len(held)}")
+        yield cells
 
 
 def _cells(row: dict[str, Any], measured: bool) -> list[str]:

@@ -20,14 +20,15 @@ it is that one number.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
+from derive.backends.random_stack import RandomStack
 from derive.blocks.build import state
 from derive.calculus.derivation import Derivation, derivation
 from derive.depth import Stack, StreamStack, weight_gradient_log_norms
@@ -35,6 +36,7 @@ from derive.errors import DomainError, UnknownNameError
 from derive.initialise import initial_weights, layer_seed
 from derive.laws.initial import scheme, sizes
 from derive.laws.law import DepthLaw, Prediction
+from derive.laws.setting import Setting
 
 __all__ = ["Estimate", "Measurement", "interval", "measure"]
 
@@ -134,7 +136,8 @@ def interval(log_values: Sequence[float], confidence: float = 0.95) -> Estimate:
     centre = logs.mean() + spread / 2
     error = math.sqrt(spread / count + spread**2 / (2 * (count - 1)))
     half = stats.t.ppf((1 + confidence) / 2, count - 1) * error
-    return Estimate(*(float(np.exp(centre + sign * half)) for sign in (0, -1, 1)))
+    with np.errstate(over="ignore"):  # an end beyond the largest float is infinite
+        return Estimate(*(float(np.exp(centre + sign * half)) for sign in (0, -1, 1)))
 
 
 def measure(
@@ -203,22 +206,24 @@ def measure(
         start=start,
     )
     expected = predicted.weights if weights else ()
+    draws = _Draws(law, layers, width=width, hidden=hidden, heads=heads)
+    copies = len(draws.blocks[0])
     runs = []
     for one in range(seed, seed + seeds):
         rng = np.random.default_rng((one, 1))
         memory = _tokens(rng, law.tokens, width, float(law.memory.c / law.memory.v))
         memory *= math.sqrt(law.memory.v)
-        drawn = _Draws(law, layers, one, memory, width=width, hidden=hidden, heads=heads)
+        drawn = partial(draws.weights, seed=one, memory=memory)
         x = _tokens(rng, law.tokens, width, correlation)
         x *= math.sqrt(start / np.mean(x**2))
-        copies = len(drawn.blocks[0])
         cotangent = np.stack(
             [_tokens(rng, law.tokens, width, gradient_correlation) for _ in range(copies)]
         )
         if backend == "torch":
-            runs.append(_by_torch(drawn, x, cotangent, dtype))
+            stack = RandomStack(draws.blocks, drawn, dtype=dtype)
+            runs.append(_by_torch(stack, x, cotangent))
         else:
-            runs.append(_by_derivation(drawn, x, cotangent, weights))
+            runs.append(_by_derivation(draws.stack(drawn), x, cotangent, weights))
     return Measurement(
         interval([run.growth for run in runs], confidence),
         interval([run.ratio for run in runs], confidence),
@@ -239,8 +244,7 @@ class _Run(NamedTuple):
     weights: list[dict[str, float]]
 
 
-def _by_derivation(drawn: _Draws, x: np.ndarray, cotangent: np.ndarray, weights: bool) -> _Run:
-    stack = drawn.stack()
+def _by_derivation(stack: Stack, x: np.ndarray, cotangent: np.ndarray, weights: bool) -> _Run:
     given = cotangent if isinstance(stack, StreamStack) else cotangent[0]
     last = np.reshape(stack.states(x)[-1], (-1, *x.shape))[0]
     logs = stack.gradient_log_norms(x, np.ravel(given))
@@ -248,10 +252,8 @@ def _by_derivation(drawn: _Draws, x: np.ndarray, cotangent: np.ndarray, weights:
     return _run(last, x, logs, found)
 
 
-def _by_torch(drawn: _Draws, x: np.ndarray, cotangent: np.ndarray, dtype: str) -> _Run:
-    from derive.backends.random_stack import RandomStack
-
-    found = RandomStack(drawn.blocks, drawn.weights, dtype=dtype).gradients(x, cotangent)
+def _by_torch(stack: RandomStack, x: np.ndarray, cotangent: np.ndarray) -> _Run:
+    found = stack.gradients(x, cotangent)
     return _run(found.states[-1][0], x, found.gradient_log_norms, found.weight_log_norms)
 
 
@@ -290,44 +292,40 @@ def _tokens(rng: np.random.Generator, tokens: int, width: int, correlation: floa
 
 
 class _Draws:
-    """The blocks of one random stack, and the weights of each, drawn when they are asked for."""
+    """The blocks of random stacks, and the weights of each layer, drawn when they are asked for."""
 
     def __init__(
-        self,
-        law: DepthLaw,
-        layers: int,
-        seed: int,
-        memory: np.ndarray,
-        *,
-        width: int,
-        hidden: int | None,
-        heads: int,
+        self, law: DepthLaw, layers: int, *, width: int, hidden: int | None, heads: int
     ) -> None:
-        self.law, self.layers, self.seed, self.memory = law, layers, seed, memory
+        self.tokens = law.tokens
         self.options: dict[str, Any] = {"width": width, "hidden": hidden, "heads": heads}
-        self.at = sizes(width, hidden, layers)
-        self.blocks = [law.blocks_of(number, layers) for number in range(1, layers + 1)]
+        self.setting = Setting(
+            scheme(law.init), law.tokens, law.memory, sizes(width, hidden, layers)
+        )
+        numbers = range(1, layers + 1)
+        self.blocks = [law.blocks_of(number, layers) for number in numbers]
+        self.scalars = [
+            {k: float(v) for k, v in law.scalars_of(number, layers).items()} for number in numbers
+        ]
 
-    def weights(self, layer: int) -> dict[str, Any]:
+    def weights(self, layer: int, *, seed: int, memory: np.ndarray) -> dict[str, Any]:
         """Return the weights of a layer, from 0, with the variances of the law's scheme."""
-        number = layer + 1
-        scalars = {k: float(v) for k, v in self.law.scalars_of(number, self.layers).items()}
-        values: dict[str, Any] = {**scalars, "eps": EPS, "mem_c": self.memory}
+        values: dict[str, Any] = {**self.scalars[layer], "eps": EPS, "mem_c": memory}
         weights: dict[str, Any] = {}
         for expr in self.blocks[layer].values():
             fresh = initial_weights(
                 expr,
-                tokens=self.law.tokens,
-                seed=layer_seed(self.seed, layer),
+                tokens=self.tokens,
+                seed=layer_seed(seed, layer),
                 values=values,
                 **self.options,
             )
             weights = {**fresh, **weights}  # what two streams share is drawn once
-        return {k: _scaled(k, w, self.law, self.at) for k, w in weights.items()}
+        return {k: _scaled(k, w, self.setting) for k, w in weights.items()}
 
-    def stack(self) -> Stack:
-        """Return the stack with its derived Jacobians."""
-        drawn = [self.weights(layer) for layer in range(self.layers)]
+    def stack(self, weights: Callable[[int], dict[str, Any]]) -> Stack:
+        """Return a stack with its derived Jacobians, from the weights of each layer."""
+        drawn = [weights(layer) for layer in range(len(self.blocks))]
         if len(self.blocks[0]) == 1:
             return Stack([outputs["x"] for outputs in self.blocks], state("x"), drawn)
         return StreamStack([_derived(tuple(outputs.items())) for outputs in self.blocks], drawn)
@@ -341,7 +339,7 @@ def _derived(outputs: tuple[tuple[str, Any], ...]) -> dict[tuple[str, str], Deri
     }
 
 
-def _scaled(name: str, weight: Any, law: DepthLaw, at: Any) -> Any:
+def _scaled(name: str, weight: Any, setting: Setting) -> Any:
     """Return a weight of variance 1/fan-in with the variance of the law's scheme."""
     if not name.startswith("W_"):
         return weight
@@ -353,7 +351,5 @@ def _scaled(name: str, weight: Any, law: DepthLaw, at: Any) -> Any:
         reads, writes = (
             (len(weight) * reads, writes) if role == "O" else (reads, len(weight) * writes)
         )
-    gain = scheme(law.init).gain(
-        reads, writes, writes=role in ("2", "down", "O"), scaled=role != "K"
-    )
-    return weight * math.sqrt(float(gain.subs(at)))
+    gain = setting.gain(reads, writes, writes=role in ("2", "down", "O"), scaled=role != "K")
+    return weight * math.sqrt(gain)

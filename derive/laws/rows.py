@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from derive.errors import DeriveError
-from derive.laws.law import DepthLaw
-from derive.laws.measure import measure
+from derive.laws.law import DepthLaw, Prediction
+from derive.laws.measure import Measurement, measure
+from derive.laws.weight_law import weight_moments, weight_solution
 
-__all__ = ["law_rows", "law_words", "no_law_rows"]
+__all__ = ["law_rows", "law_words", "no_law_rows", "weight_words"]
 
 
 def law_words(law: DepthLaw) -> tuple[str, str]:
@@ -37,6 +38,7 @@ def law_rows(
     hidden: int | None = None,
     correlation: float = 0.0,
     gradient_correlation: float = 0.0,
+    weights: bool = False,
     **sampling: Any,
 ) -> list[dict[str, Any]]:
     """Return one row a depth.
@@ -51,8 +53,11 @@ def law_rows(
         Whether stacks are drawn.
     width, hidden, correlation, gradient_correlation
         As for `DepthLaw.predict`.
+    weights : bool
+        Whether each row has the gradients of the matrices.
     **sampling
-        ``heads``, ``seeds``, ``seed``, ``confidence`` of `derive.laws.measure.measure`.
+        ``heads``, ``seeds``, ``seed``, ``confidence``, ``backend``, ``dtype`` of
+        `derive.laws.measure.measure`.
 
     Returns
     -------
@@ -60,7 +65,10 @@ def law_rows(
         Keys ``placement``, ``norm``, ``sublayer``, ``forward_law``, ``gradient_law``, ``layers``,
         ``predicted``, ``measured``, ``ci``, ``ok``; the three last are None without Monte Carlo.
         ``predicted`` and ``measured`` have ``growth``, v_L/v_0, and ``gradient_ratio``,
-        |g_0|^2/|g_L|^2; ``ci`` has an interval for each.
+        |g_0|^2/|g_L|^2; ``ci`` has an interval for each. With `weights` there is
+        ``weight_gradients``: by matrix, ``law``, |dL/dW_l|^2/|g_L|^2 in l and L or in moments, None
+        where it has no closed form, and lists over blocks l = 1..L, None where a block has no such
+        matrix: ``predicted``, ``measured``, ``ci``, ``ok``.
 
     Raises
     ------
@@ -88,13 +96,42 @@ def law_rows(
             "ok": None,
         }
         if monte_carlo:
-            found = measure(law, layers, **sizes, **sampling)
+            found = measure(law, layers, weights=weights, **sizes, **sampling)
             both = {"growth": found.growth, "gradient_ratio": found.gradient_ratio}
             row["measured"] = {k: e.mean for k, e in both.items()}
             row["ci"] = {k: [e.low, e.high] for k, e in both.items()}
             row["ok"] = found.ok
+        if weights:
+            row["weight_gradients"] = _weights(law, predicted, found if monte_carlo else None)
         rows.append(row)
     return rows
+
+
+def _weights(
+    law: DepthLaw, predicted: Prediction, found: Measurement | None
+) -> dict[str, dict[str, Any]]:
+    words = weight_words(law)
+    estimates = found.weights if found else ()
+    covered = found.weights_covered() if found else ()
+    return {
+        name: {
+            "law": words.get(name),
+            "predicted": [one.get(name) for one in predicted.weights],
+            "measured": [one[name].mean if name in one else None for one in estimates] or None,
+            "ci": [[one[name].low, one[name].high] if name in one else None for one in estimates]
+            or None,
+            "ok": [one.get(name) for one in covered] or None,
+        }
+        for name in dict.fromkeys(k for one in predicted.weights for k in one)
+    }
+
+
+def weight_words(law: DepthLaw) -> dict[str, str]:
+    """Return the laws of the weight gradients as text, by matrix: solved, or in moments."""
+    solved, where = weight_solution(law)
+    constants = dict(where)
+    found = solved or weight_moments(law)
+    return {name: str(value.subs(constants)) for name, value in found.items()}
 
 
 def no_law_rows(

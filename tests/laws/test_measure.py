@@ -108,6 +108,7 @@ def test_the_interval_covers_the_mean_of_a_log_normal():
 def test_the_interval_at_its_edges():
     assert interval([-math.inf, -math.inf]) == Estimate(0.0, 0.0, 0.0)
     assert interval([2.0, 2.0, 2.0]).covers(math.exp(2))
+    assert interval([-400.0, 400.0]).high == math.inf
     wide, narrow = interval([0.0, 1.0, 2.0], 0.99), interval([0.0, 1.0, 2.0], 0.5)
     assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
     for values, options, match in (
