@@ -19,6 +19,7 @@ from derive.calculus.maps import Apply, JacobianOf, Map
 from derive.calculus.pointwise import Activation, Pointwise
 from derive.calculus.tensor import Product, Sum, Transposed, is_scalar
 from derive.calculus.tokens import TOKENS, At, IndexSum, ScalarIndexSum
+from derive.calculus.trace import Trace
 from derive.errors import DomainError, UnknownNodeError
 
 __all__ = ["Instantiation", "Ring", "token_blocks"]
@@ -195,6 +196,8 @@ class Instantiation:
             case Inner():
                 left, right = (self(a, at, token) for a in expr.args)
                 return _add(a * b for a, b in zip(left[:, 0], right[:, 0], strict=True))
+            case Trace():
+                return _add(np.diagonal(self(expr.args[0], at, token)))
             case ScalarIndexSum():
                 return _add(self._summands(expr, at, token))
             case sp.KroneckerDelta():

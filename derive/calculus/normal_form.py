@@ -27,6 +27,7 @@ from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply, JacobianOf, TokenBlocks
 from derive.calculus.pointwise import Pointwise
 from derive.calculus.tensor import Product, Sum, Transposed, is_scalar, own
+from derive.calculus.trace import Trace
 from derive.errors import UnknownNodeError
 
 __all__ = ["NormalForm", "equal", "is_zero", "stands_for_scalars"]
@@ -232,6 +233,10 @@ class NormalForm:
                         raise UnknownNodeError(f"normal form: {expr} does not contract")
                     out += lc * rc * value
             return out
+        if isinstance(expr, Trace):
+            matrix = expr.args[0]
+            words = self.words(matrix).items()
+            return sp.Add(*(c * self._trace(word, matrix.shape[0]) for word, c in words))
         if expr.is_Pow and expr.exp.is_Rational and expr.exp.q == 2:
             return self._root(self.canonical(self.scalar(expr.base))) ** (2 * expr.exp)
         if expr.is_Add or expr.is_Mul or (expr.is_Pow and expr.exp.is_Integer):
@@ -241,6 +246,26 @@ class NormalForm:
         raise UnknownNodeError(
             f"normal form: no rule for the scalar {type(expr).__name__} ({expr})"
         )
+
+    def _trace(self, word: Word, size: sp.Expr) -> sp.Expr:
+        """Return the trace of a word: rotated until a row stands first, or one generic symbol."""
+        kinds = [kind for kind, _ in word]
+        if not word:
+            return size
+        if "row" in kinds:
+            start = kinds.index("row")
+            value, rest = self._join((), word[start:] + word[:start])
+            if rest:
+                raise UnknownNodeError(f"normal form: a trace of {word} does not contract")
+            return value
+        if set(kinds) == {"diag"}:
+            one = Ones(size)
+            return self._bilinear((("row", one), *word, ("col", one)))
+        if not set(kinds) <= {"diag", "mat", "mat'"}:
+            raise UnknownNodeError(f"normal form: no rule for the trace of {word}")
+        turned = [w[k:] + w[:k] for w in (word, _transpose(word)) for k in range(len(w))]
+        from_matrix = (_canonical(w) for w in turned if w[0][0] != "diag")
+        return self._symbol(("trace", min(from_matrix, key=_word_key)))
 
     def _symbol(self, key: Any) -> sp.Symbol:
         if key not in self._scalars:

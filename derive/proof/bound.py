@@ -88,7 +88,8 @@ class AtMost:
     r"""A scalar that is at most another: shown by a difference that is not negative.
 
     :math:`q \le b` for positive q and b follows from :math:`b^p - q^p = \text{slack} \ge 0` for
-    p > 0, and from :math:`q^p - b^p = \text{slack} \ge 0` for p < 0.
+    p > 0, and from :math:`q^p - b^p = \text{slack} \ge 0` for p < 0. The quantity may be the
+    `SpectralNorm` of a column, its length.
 
     Attributes
     ----------
@@ -107,7 +108,7 @@ class AtMost:
 
     def holds(self) -> bool:
         """Whether that is shown."""
-        first, second = self.bound**self.power, self.quantity**self.power
+        first, second = (_lengths(e) ** self.power for e in (self.bound, self.quantity))
         if self.power < 0:
             first, second = second, first
         try:
@@ -115,6 +116,12 @@ class AtMost:
         except UnknownNodeError:
             return False
         return known and bool(sign_rule(self.slack))
+
+
+def _lengths(expr: sp.Expr) -> sp.Expr:
+    """Write the norms of columns as square roots of inner products."""
+    columns = {e: e.args[0] for e in expr.atoms(SpectralNorm) if e.args[0].shape[1] == 1}
+    return expr.xreplace({e: sp.sqrt(Inner(v, v)) for e, v in columns.items()})
 
 
 Fact = NormFact | Contraction | AtMost
@@ -145,6 +152,9 @@ def _upper(A: sp.Basic, facts: Sequence[Fact], trace: Trace) -> sp.Expr:
                 break
             trace.append("contraction: 0 <= A^2 <= A" if fact.remainder else "projection")
             return sp.S.One
+        if isinstance(fact, AtMost) and fact.quantity == SpectralNorm(A) and fact.holds():
+            trace.append("length of a column")
+            return fact.bound
     if getattr(A, "is_ZeroMatrix", False):
         return sp.S.Zero
     if A.is_Identity:
@@ -208,10 +218,16 @@ def _lower_singular(A: sp.Basic, facts: Sequence[Fact], trace: Trace) -> sp.Expr
         return 1 - _upper(rest, facts, trace)
     if isinstance(A, Product) and all(is_scalar(a) or a.shape[0] == a.shape[1] for a in A.args):
         trace.append("smallest singular value of a product")
-        return sp.Mul(
-            *(_absolute(a) if is_scalar(a) else _lower_singular(a, facts, trace) for a in A.args)
-        )
+        return sp.Mul(*(_lower_factor(a, facts, trace) for a in A.args))
     return SmallestSingular(A)
+
+
+def _lower_factor(factor: sp.Basic, facts: Sequence[Fact], trace: Trace) -> sp.Expr:
+    """Bound what a factor of a product contributes: never less than 0."""
+    if is_scalar(factor):
+        return _absolute(factor)
+    below = _lower_singular(factor, facts, trace)
+    return below if sign_rule(below) else sp.Max(0, below)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,8 +241,6 @@ class Bound(Claimed):
     ----------
     facts : callable
         From the subject to what is known besides the rules.
-    needs : tuple of str
-        Names of symbols that are at most 1, such as a norm in a product of (1 - |A|).
     """
 
     facts: Callable[[Any], Sequence[Fact]] = field(default=lambda _: ())
@@ -307,8 +321,13 @@ def _given(fact: Fact, assuming: Any) -> Fact:
 
 
 def _replaced(expr: sp.Expr, kind: type, rule: Callable[[sp.Basic], sp.Expr]) -> sp.Expr:
-    """Replace the sizes of one kind by their bounds; a norm that has none stays."""
-    return expr.xreplace({node: rule(node.args[0]) for node in expr.atoms(kind)})
+    """Replace the sizes of one kind by their bounds, where the expression grows with all."""
+    nodes = sorted(expr.atoms(kind), key=sp.default_sort_key)
+    sizes = {node: sp.Dummy("q", nonnegative=True) for node in nodes}
+    form = expr.xreplace(sizes)
+    if not all(sign_rule(sp.diff(form, q)) for q in sizes.values()):
+        return expr
+    return expr.xreplace({node: rule(node.args[0]) for node in nodes})
 
 
 def _compared(

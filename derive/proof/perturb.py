@@ -13,6 +13,7 @@ import sympy as sp
 
 from derive.calculus.atoms import Inner, Ones
 from derive.calculus.tensor import Product, Sum, Transposed, is_scalar, product, total
+from derive.calculus.trace import Trace
 from derive.errors import DeriveError
 
 __all__ = ["KINDS", "Sides", "wrong_sides", "zero_like"]
@@ -135,7 +136,7 @@ def _in_sums(expr: sp.Basic, change: Callable[[sp.Basic], sp.Basic]) -> Iterator
         rebuild = product
     elif isinstance(expr, Sum):
         rebuild = total
-    elif isinstance(expr, sp.Add | sp.Mul | sp.Pow | Inner | Transposed | sp.Function):
+    elif isinstance(expr, sp.Add | sp.Mul | sp.Pow | Inner | Trace | Transposed | sp.Function):
 
         def rebuild(args: list[sp.Basic]) -> sp.Basic:
             return expr.func(*args)

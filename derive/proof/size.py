@@ -98,7 +98,9 @@ def _number(expr: sp.Expr, found: Mapping[sp.Basic, sp.Float], instance: Instant
     """Evaluate what the instantiation does not: sizes, powers and functions of them."""
     if expr in found:
         return float(found[expr])
-    if expr.has(_Size) and isinstance(expr, sp.Add | sp.Mul | sp.Pow | sp.Function):
+    if expr.has(_Size) and isinstance(
+        expr, sp.Add | sp.Mul | sp.Pow | sp.Function | sp.Max | sp.Min
+    ):
         parts = [sp.Float(_number(a, found, instance), 17) for a in expr.args]
         return float(expr.func(*parts))
     if expr.is_number:
