@@ -30,6 +30,101 @@ INTERVIEW = Source(
 VASWANI = Source(
     "vaswani2017", "Vaswani and others", 2017, "Attention Is All You Need", "arXiv:1706.03762"
 )
+HE = Source(
+    "he2015",
+    "He and others",
+    2015,
+    "Deep Residual Learning for Image Recognition",
+    "arXiv:1512.03385",
+)
+GPT1 = Source(
+    "radford2018",
+    "Radford and others",
+    2018,
+    "Improving Language Understanding by Generative Pre-Training",
+    "the GPT-1 report",
+)
+BERT = Source("devlin2018", "Devlin and others", 2018, "BERT", "arXiv:1810.04805")
+BAEVSKI = Source(
+    "baevski2018",
+    "Baevski and Auli",
+    2018,
+    "Adaptive Input Representations for Neural Language Modeling",
+    "arXiv:1809.10853",
+)
+DOMHAN = Source(
+    "domhan2018",
+    "Domhan",
+    2018,
+    "How Much Attention Do You Need? A Granular Analysis of Neural Machine Translation "
+    "Architectures",
+    "ACL 2018",
+)
+WANG = Source(
+    "wang2019",
+    "Wang and others",
+    2019,
+    "Learning Deep Transformer Models for Machine Translation",
+    "arXiv:1906.01787",
+)
+T5 = Source(
+    "raffel2019",
+    "Raffel and others",
+    2019,
+    "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+    "arXiv:1910.10683",
+)
+BART = Source("lewis2019", "Lewis and others", 2019, "BART", "arXiv:1910.13461")
+MBART = Source(
+    "liu2020mbart",
+    "Liu and others",
+    2020,
+    "Multilingual Denoising Pre-training for Neural Machine Translation",
+    "arXiv:2001.08210",
+)
+BROWN = Source(
+    "brown2020", "Brown and others", 2020, "Language Models are Few-Shot Learners", "GPT-3"
+)
+EXDEEP = Source(
+    "liu2020deep",
+    "Liu, Duh, Liu and Gao",
+    2020,
+    "Very Deep Transformers for Neural Machine Translation",
+    "arXiv:2008.07772",
+)
+VIT = Source(
+    "dosovitskiy2020",
+    "Dosovitskiy and others",
+    2020,
+    "An Image is Worth 16x16 Words",
+    "arXiv:2010.11929",
+)
+COGVIEW = Source("ding2021", "Ding and others", 2021, "CogView", "arXiv:2105.13290")
+OPT = Source(
+    "zhang2022",
+    "Zhang and others",
+    2022,
+    "OPT: Open Pre-trained Transformer Language Models",
+    "arXiv:2205.01068",
+)
+GLM = Source(
+    "zeng2022", "Zeng and others", 2022, "GLM-130B: An Open Bilingual Model", "arXiv:2210.02414"
+)
+LLAMA3 = Source(
+    "grattafiori2024",
+    "Grattafiori and others",
+    2024,
+    "The Llama 3 Herd of Models",
+    "arXiv:2407.21783",
+)
+GEMMA2 = Source("gemma2024", "Gemma Team", 2024, "Gemma 2", "arXiv:2408.00118")
+DEEPSEEK3 = Source("deepseek2024", "DeepSeek-AI", 2024, "DeepSeek-V3", "arXiv:2412.19437")
+OLMO2 = Source("olmo2025", "OLMo Team", 2025, "2 OLMo 2 Furious", "arXiv:2501.00656")
+MINIMAX = Source("minimax2025", "MiniMax", 2025, "MiniMax-01", "arXiv:2501.08313")
+PYTORCH = Source("pytorch", "The PyTorch developers", 2016, "PyTorch, its module torch.nn", "2.13")
+TRANSFORMERS = Source(
+    "transformers", "The developers of transformers", 2018, "Hugging Face transformers", "5.24"
+)
 CHEN = Source(
     "chen2018",
     "Chen and others",

@@ -1,0 +1,70 @@
+"""The 2017 Transformer as torch.nn has it: post-norm, six layers on either side."""
+
+from __future__ import annotations
+
+from derive.proof import Observed, Step, Theorem, Verdict
+from proofs.bibliography import PYTORCH, VASWANI
+from proofs.systems._shared import DECODER_POST, DECODER_PRE, POST, PRE, layer, signature
+
+__all__ = ["theorem"]
+
+theorem = Theorem(
+    id="system-original-transformer",
+    area="systems",
+    title="The 2017 Transformer",
+    statement=(
+        "The original Transformer puts the norm after the addition, in encoder "
+        "and decoder, and has six layers of each."
+    ),
+    verdict=Verdict.SUPPORTED,
+    steps=(
+        layer("An encoder layer of torch with its defaults is post-norm.", "torch-post", POST, PRE),
+        layer(
+            "So is a decoder layer, with three norms.",
+            "torch-decoder-post",
+            DECODER_POST,
+            DECODER_PRE,
+        ),
+        Step(
+            "The encoder has six layers.",
+            "read off the signature of the installed module",
+            Observed(
+                claim=lambda found: found["num_encoder_layers"],
+                of=signature("Transformer"),
+                instead=lambda: {"num_encoder_layers": 12},
+                stated="6",
+                quantity="encoder layers of torch.nn.Transformer by default",
+            ),
+        ),
+        Step(
+            "The decoder has six layers.",
+            "read off the signature of the installed module",
+            Observed(
+                claim=lambda found: found["num_decoder_layers"],
+                of=signature("Transformer"),
+                instead=lambda: {"num_decoder_layers": 12},
+                stated="6",
+                quantity="decoder layers of torch.nn.Transformer by default",
+            ),
+        ),
+        Step(
+            "Its switch to pre-norm is off by default.",
+            "read off the signature of the installed module",
+            Observed(
+                claim=lambda found: found["norm_first"],
+                of=signature("TransformerEncoderLayer"),
+                instead=lambda: {"norm_first": 1},
+                stated="0",
+                quantity="whether TransformerEncoderLayer is pre-norm by default",
+            ),
+        ),
+    ),
+    sources=(
+        VASWANI("section 3.1 and figure 1", seen="memory"),
+        PYTORCH("its layer and its signature", seen="code"),
+    ),
+    remark=(
+        "What is observed is torch's account of the paper. torch puts one more "
+        "norm at the end of both stacks, which the paper does not mention."
+    ),
+)
