@@ -44,6 +44,14 @@ __all__ = ["law"]
     "--memory-correlation", default=0.0, show_default=True, help="Of the memory of a decoder."
 )
 @click.option(
+    "--scores",
+    default="uniform",
+    show_default=True,
+    help="Attention weights: uniform, or the softmax of gaussian scores.",
+)
+@click.option("--dropout", default=0.0, show_default=True, help="Rate of dropout, in training.")
+@click.option("--start", default=1.0, show_default=True, help="Mean square v_0 of the embeddings.")
+@click.option(
     "--value",
     "values",
     multiple=True,
@@ -81,6 +89,9 @@ def law(
     layers: str,
     tokens: int,
     memory_correlation: float,
+    scores: str,
+    dropout: float,
+    start: float,
     values: tuple[str, ...],
     as_json: bool,
     form: str,
@@ -101,6 +112,9 @@ def law(
         "tokens": tokens,
         "values": parse_values(values),
         "memory": Moments(1.0, memory_correlation),
+        "scores": scores,
+        "dropout": dropout,
+        "start": start,
     }
     rows: list[dict[str, Any]] = []
     found: dict[str, Any] = {}

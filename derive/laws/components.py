@@ -14,7 +14,7 @@ from derive.blocks.attention import Attention, CrossAttention
 from derive.blocks.sublayers import FFN, GatedFFN
 from derive.calculus.maps import Map
 from derive.errors import UnknownNodeError
-from derive.laws.hidden import Hidden as _Hidden
+from derive.laws.hidden import Hidden
 from derive.laws.mixing import averaged, averaged_back
 from derive.laws.moments import Moments, TokenMoments
 from derive.laws.setting import Setting
@@ -24,7 +24,7 @@ __all__ = ["Moments", "Setting", "TokenMoments", "backward", "forward"]
 Number = Any
 
 
-def forward(mapping: Map, z: Moments | TokenMoments, setting: Setting) -> Any:
+def forward(mapping: Map, z: Any, setting: Setting) -> Any:
     r"""Return the moments of a sublayer's output.
 
     .. math:: \text{FFN: } v' = g_2 K(g_1v, 1),\quad c' = g_2K(g_1v, c/v); \qquad
@@ -32,7 +32,9 @@ def forward(mapping: Map, z: Moments | TokenMoments, setting: Setting) -> Any:
         \text{attention, uniform: } v' = c' = g_Vg_O\,\frac{v + (n-1)c}{n}
 
     A norm before the output projection divides K by its value at correlation 1, LayerNorm after
-    :math:`K(q, 0)`, the square of the mean, is subtracted.
+    :math:`K(q, 0)`, the square of the mean, is subtracted. A bias adds its variance to v and to c.
+    Dropout of rate p divides v by 1 - p, at the hidden features and once more at the output, and
+    leaves c; attention as in `derive.laws.mixing`.
 
     Returns
     -------
@@ -45,21 +47,24 @@ def forward(mapping: Map, z: Moments | TokenMoments, setting: Setting) -> Any:
         If the sublayer has no moments here.
     """
     if isinstance(mapping, FFN | GatedFFN):
-        inside = _Hidden.of(mapping, z, setting)
-        return inside.pairs(lambda rho: inside.out * inside.value(rho))
-    if isinstance(mapping, Attention | CrossAttention):
-        return averaged(mapping, z, setting)
-    raise _no_moments(mapping)
+        inside = Hidden.of(mapping, z, setting)
+        hidden = inside.pairs(inside.value).dropped(setting.keep)
+        out = hidden.times(inside.out, 1).plus(z.like(inside.bias, inside.bias))
+    elif isinstance(mapping, Attention | CrossAttention):
+        out = averaged(mapping, z, setting)
+    else:
+        raise _no_moments(mapping)
+    return out.dropped(setting.keep)
 
 
-def backward(
-    mapping: Map, g: Moments | TokenMoments, z: Moments | TokenMoments, setting: Setting
-) -> Any:
+def backward(mapping: Map, g: Any, z: Any, setting: Setting) -> Any:
     r"""Return the moments of the gradient behind a sublayer.
 
     .. math:: \text{FFN: } v' = g_1g_2\,\dot K(g_1v,1)\,v_g; \qquad
         \text{gated: } v' = g\,g_d\bigl(\dot K\,gv + K\bigr)v_g; \qquad
         \text{attention, uniform: } v' = c' = g_Vg_O\,\frac{v_g+(n-1)c_g}{n}
+
+    Dropout has the masks of the forward pass and divides :math:`v_g` like v.
 
     Parameters
     ----------
@@ -77,13 +82,14 @@ def backward(
     UnknownNodeError
         If the sublayer has no moments here.
     """
+    g = g.dropped(setting.keep)
     if isinstance(mapping, FFN | GatedFFN):
-        inside = _Hidden.of(mapping, z, setting)
+        inside = Hidden.of(mapping, z, setting)
         factor = inside.into * inside.out
-        slopes = inside.pairs(lambda rho: factor * inside.slope(rho))
+        slopes = inside.pairs(lambda rho: factor * inside.slope(rho)).dropped(setting.keep)
         if isinstance(slopes, Moments):
             return Moments(slopes.v * g.v, slopes.c * g.c)
-        return TokenMoments(slopes.matrix * g.matrix)  # type: ignore[union-attr]
+        return TokenMoments(slopes.matrix * g.matrix)
     if isinstance(mapping, Attention | CrossAttention):
         return averaged_back(mapping, g, z, setting)
     raise _no_moments(mapping)

@@ -1,8 +1,9 @@
 r"""The hidden features of a feed-forward sublayer as moments.
 
-Pre-activations are normal with variance :math:`q = g_1v` and the correlation :math:`\rho = c/v` of
-the input. A gated sublayer multiplies the activation by a second, independent pre-activation; a
-norm before the output projection divides by the root of the mean square over the hidden features.
+Pre-activations are normal with variance :math:`q = g_1v + \sigma_b^2` and covariance
+:math:`g_1c + \sigma_b^2`: a bias is what tokens share. A gated sublayer multiplies
+the activation by a second, independent pre-activation; a norm before the output projection divides
+by the root of the mean square over the hidden features.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Hidden(NamedTuple):
         Of its activation.
     into, out : number
         Gains of the maps in and out.
+    bias : number
+        Variance of the bias behind the map out.
     q, rho : number or array
         Variance and correlation of pre-activations; of tokens that differ ``(n,)`` and ``(n, n)``.
     """
@@ -46,15 +49,20 @@ class Hidden(NamedTuple):
     out: Number
     q: Number
     rho: Number
+    bias: Number = 0
 
     @classmethod
-    def of(cls, mapping: Map, z: Moments | TokenMoments, setting: Setting) -> Hidden:
+    def of(cls, mapping: Map, z: Any, setting: Setting) -> Hidden:
         """Return the hidden features behind an input."""
-        into, out = setting.gain(d, f, writes=False), setting.gain(f, d, writes=True)
+        ahead, last = ("up", "down") if isinstance(mapping, GatedFFN) else ("1", "2")
+        into, out = setting.gain(d, f, role=ahead), setting.gain(f, d, role=last)
+        bias = setting.bias(mapping, d, ahead)
+        pre = z if bias == 0 else z.times(into, 1).plus(z.like(bias, bias))
+        q = into * z.squares if bias == 0 else pre.squares
         kernel = dual_kernel(mapping.activation)
-        return cls(mapping, kernel, into, out, into * z.squares, z.ratio())
+        return cls(mapping, kernel, into, out, q, pre.ratio(), setting.bias(mapping, f, last))
 
-    def pairs(self, of: Any) -> Moments | TokenMoments:
+    def pairs(self, of: Any) -> Any:
         """Return a function of the correlation at equal and at different tokens."""
         if isinstance(self.rho, np.ndarray):
             return TokenMoments(of(self.rho))

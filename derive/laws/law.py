@@ -25,11 +25,12 @@ import sympy as sp
 from derive.blocks.build import block, layer, state, stream_blocks, sublayer
 from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
 from derive.calculus.maps import Apply, Map
-from derive.errors import DomainError, UnknownNodeError
+from derive.errors import DomainError, UnknownNameError, UnknownNodeError
 from derive.laws.components import Moments, Setting, backward
 from derive.laws.initial import Scheme, scheme, sizes
 from derive.laws.meanfield import BlockMoments, StreamMoments
 from derive.laws.moments import TokenMoments
+from derive.laws.setting import SCORES
 from derive.laws.solve import Solution, solve, tidy
 from derive.laws.weight_gradients import weight_gradients
 from derive.symbols import L, d, f, l, n
@@ -131,13 +132,21 @@ class DepthLaw:
         Values of scalars, in place of those at the start of training.
     memory : Moments
         The moments of a cross-attention's memory.
+    scores : str
+        ``uniform`` attention weights, or the softmax of ``gaussian`` scores of random queries and
+        keys (`derive.laws.mixing`).
+    dropout : float
+        Rate of dropout, from 0 to below 1, as in training: on attention weights, hidden features
+        and outputs of sublayers.
+    start : float
+        :math:`v_0`, the mean square of the embeddings.
 
     Raises
     ------
     UnknownNameError
         If a name is not known.
     DomainError
-        If `tokens` is below 1, or there is no sublayer.
+        If `tokens` is below 1, a rate or a mean square out of range, or there is no sublayer.
     """
 
     placement: str
@@ -147,8 +156,18 @@ class DepthLaw:
     tokens: int = 1
     values: Mapping[str, float] | None = None
     memory: Moments = INDEPENDENT
+    scores: str = "uniform"
+    dropout: float = 0.0
+    start: float = 1.0
 
     def __post_init__(self) -> None:
+        if self.scores not in SCORES:
+            raise UnknownNameError(
+                f"scores: expected one of {', '.join(SCORES)}, got {self.scores!r}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise DomainError(f"dropout: expected from 0 to below 1, got {self.dropout}")
+        _check_start(self.start)
         if self.tokens < 1:
             raise DomainError(f"tokens: expected at least 1, got {self.tokens}")
         if not self.sublayers:
@@ -204,7 +223,7 @@ class DepthLaw:
         hidden: int | None = None,
         correlation: float = 0.0,
         gradient_correlation: float = 0.0,
-        start: float = 1.0,
+        start: float | None = None,
     ) -> Prediction:
         r"""Evaluate the law at one depth.
 
@@ -217,8 +236,8 @@ class DepthLaw:
             an initialisation or a norm depends on them.
         correlation, gradient_correlation : float
             Of two tokens of the input, and of the gradient at the output.
-        start : float
-            :math:`v_0`.
+        start : float, optional
+            :math:`v_0`, in place of the law's.
 
         Raises
         ------
@@ -239,10 +258,12 @@ class DepthLaw:
                 )
         if layers < 1:
             raise DomainError(f"layers: expected at least 1, got {layers}")
-        if not 0 < start < math.inf:
-            raise DomainError(f"start: expected above 0, got {start}")
+        start = self.start if start is None else start
+        _check_start(start)
         at = sizes(1024 if width is None else width, hidden, layers)
-        setting = Setting(scheme(self.init), self.tokens, self.memory, at)
+        setting = Setting(
+            scheme(self.init), self.tokens, self.memory, at, self.scores, self.dropout
+        )
         names = tuple(self.blocks_of(1, layers))
         signal = self._of_tokens(Moments(start, start * correlation), layers)
         moments: StreamMoments = {(a, b): signal for a in names for b in names}
@@ -290,6 +311,14 @@ class DepthLaw:
         return TokenMoments.exchangeable(moments, self.tokens)
 
     @cached_property
+    def _attends(self) -> bool:
+        return any(
+            isinstance(e, Apply) and e.mapping.family == "attention"
+            for expr in self.blocks_of(1, 1).values()
+            for e in sp.preorder_traversal(expr)
+        )
+
+    @cached_property
     def causal(self) -> bool:
         """Return whether an attention has a causal mask, behind which tokens differ."""
         made = (sublayer(one) for one in self.sublayers)
@@ -310,6 +339,8 @@ class DepthLaw:
             return "the placement changes with depth"
         if (entry is not None and entry.is_layer) or len(self.sublayers) > 1:
             return "sublayers of several kinds take turns"
+        if self.scores != "uniform" and self._attends:
+            return "the moments of the attention weights are integrals"
         if self.symbolic is None:
             return "the activation has no moments in closed form where v is a variable"
         return "attention mixes tokens, whose correlations change" if self._mixes_tokens else ""
@@ -337,7 +368,14 @@ class DepthLaw:
             for e in sp.preorder_traversal(blocks["x"])
         )
         memory = Moments(*(sp.nsimplify(m) for m in self.memory))
-        setting = Setting(scheme(self.init), n if mixes else sp.Integer(self.tokens), memory, {})
+        setting = Setting(
+            scheme(self.init),
+            n if mixes else sp.Integer(self.tokens),
+            memory,
+            {},
+            self.scores,
+            sp.nsimplify(self.dropout, rational=True),
+        )
         try:
             return BlockMoments(
                 blocks,
@@ -388,7 +426,7 @@ class DepthLaw:
         """Return the recursion solved in L, or None where there is no closed form."""
         if self.recursion is None:
             return None
-        return solve(*self.recursion, _v, sp.S.One)
+        return solve(*self.recursion, _v, sp.nsimplify(self.start, rational=True))
 
 
 def _each_token(moments: Sequence[Any]) -> np.ndarray | None:
@@ -396,6 +434,11 @@ def _each_token(moments: Sequence[Any]) -> np.ndarray | None:
     if not isinstance(moments[0], TokenMoments):
         return None
     return np.array([one.squares for one in moments])
+
+
+def _check_start(start: float) -> None:
+    if not 0 < start < math.inf:
+        raise DomainError(f"start: expected above 0, got {start}")
 
 
 def _held(moments: StreamMoments, what: str) -> None:

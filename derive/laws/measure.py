@@ -2,7 +2,7 @@ r"""Depth laws held against stacks with random weights: Monte Carlo with confide
 
 A stack is drawn once a seed, with weights of the law's initialisation, tokens and cotangents of the
 given correlation; its Jacobians are those derived from the block, or PyTorch's own modules run it
-with the same numbers. Attention is uniform (its query weights are zero), as the law assumes. The
+with the same numbers. Attention is uniform (its query weights are zero) where the law is so. The
 input is scaled to mean square :math:`v_0` exactly, and the gradient is compared with the one it
 began as, so that neither adds a spread of its own.
 
@@ -37,6 +37,7 @@ from derive.initialise import initial_weights, layer_seed
 from derive.laws.initial import scheme, sizes
 from derive.laws.law import DepthLaw, Prediction
 from derive.laws.setting import Setting
+from derive.symbols import d, f
 
 __all__ = ["Estimate", "Measurement", "interval", "measure"]
 
@@ -149,7 +150,7 @@ def measure(
     heads: int = 1,
     correlation: float = 0.0,
     gradient_correlation: float = 0.0,
-    start: float = 1.0,
+    start: float | None = None,
     seeds: int = 30,
     seed: int = 0,
     confidence: float = 0.95,
@@ -193,10 +194,13 @@ def measure(
     """
     if seeds < 2:
         raise DomainError(f"seeds: expected at least 2, got {seeds}")
+    if law.dropout:
+        raise DomainError(f"dropout: expected 0, as in the stacks drawn, got {law.dropout:g}")
     if backend not in BACKENDS:
         raise UnknownNameError(f"backend: expected one of {', '.join(BACKENDS)}, got {backend!r}")
     if backend == "derived" and dtype != "float64":
         raise UnknownNameError(f"dtype: expected float64 for derived Jacobians, got {dtype!r}")
+    start = law.start if start is None else start
     predicted = law.predict(
         layers,
         width=width,
@@ -300,7 +304,7 @@ class _Draws:
         self.tokens = law.tokens
         self.options: dict[str, Any] = {"width": width, "hidden": hidden, "heads": heads}
         self.setting = Setting(
-            scheme(law.init), law.tokens, law.memory, sizes(width, hidden, layers)
+            scheme(law.init), law.tokens, law.memory, sizes(width, hidden, layers), law.scores
         )
         numbers = range(1, layers + 1)
         self.blocks = [law.blocks_of(number, layers) for number in numbers]
@@ -321,7 +325,8 @@ class _Draws:
                 **self.options,
             )
             weights = {**fresh, **weights}  # what two streams share is drawn once
-        return {k: _scaled(k, w, self.setting) for k, w in weights.items()}
+        rng = np.random.default_rng((layer_seed(seed, layer), 2))
+        return {k: _scaled(k, weights[k], self.setting, rng) for k in sorted(weights)}
 
     def stack(self, weights: Callable[[int], dict[str, Any]]) -> Stack:
         """Return a stack with its derived Jacobians, from the weights of each layer."""
@@ -339,17 +344,21 @@ def _derived(outputs: tuple[tuple[str, Any], ...]) -> dict[tuple[str, str], Deri
     }
 
 
-def _scaled(name: str, weight: Any, setting: Setting) -> Any:
-    """Return a weight of variance 1/fan-in with the variance of the law's scheme."""
-    if not name.startswith("W_"):
+def _scaled(name: str, weight: Any, setting: Setting, rng: np.random.Generator) -> Any:
+    """Return a weight of variance 1/fan-in with the variance of the law's scheme; draw a bias."""
+    kind, _, role = name.partition("_")
+    if kind not in ("W", "b"):
         return weight
-    role = name.split("_")[1]
-    if role == "Q":
-        return np.zeros_like(weight)  # uniform attention
+    role = role.split("_")[0]
+    if kind == "b":
+        fan_in = setting.at[f if role in ("2", "down") else d]
+        variance = float(setting.scheme.bias_variance(fan_in, role))
+        return math.sqrt(variance) * rng.standard_normal(weight.shape) if variance else weight
+    if role == "Q" and setting.scores == "uniform":
+        return np.zeros_like(weight)
     reads, writes = weight.shape[-1], weight.shape[-2]
     if weight.ndim == 3:  # one matrix a head
         reads, writes = (
             (len(weight) * reads, writes) if role == "O" else (reads, len(weight) * writes)
         )
-    gain = setting.gain(reads, writes, writes=role in ("2", "down", "O"), scaled=role != "K")
-    return weight * math.sqrt(gain)
+    return weight * math.sqrt(setting.gain(reads, writes, role=role))

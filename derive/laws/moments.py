@@ -39,6 +39,10 @@ class Moments(NamedTuple):
         """Return moments that are the same for all tokens."""
         return Moments(v, c)
 
+    def dropped(self, keep: Number) -> Moments:
+        """Return the moments behind dropout, whose masks are independent between tokens."""
+        return Moments(self.v / keep, self.c) if keep != 1 else self
+
     def ratio(self) -> Number:
         """Return the correlation of two tokens, 0 of a signal that is 0."""
         if self.v == 0:
@@ -100,6 +104,10 @@ class TokenMoments:
     def like(self, v: Number, c: Number) -> TokenMoments:
         """Return moments that are the same for all tokens."""
         return TokenMoments.exchangeable(Moments(v, c), len(self.matrix))
+
+    def dropped(self, keep: float) -> TokenMoments:
+        """Return the moments behind dropout, whose masks are independent between tokens."""
+        return TokenMoments(self.matrix + np.diag(self.squares * (1 / keep - 1)))
 
     def ratio(self) -> np.ndarray:
         """Return the correlations of tokens, 0 with a token that is 0."""

@@ -24,7 +24,7 @@ from derive.calculus.maps import Apply, Map
 from derive.errors import UnknownNodeError
 from derive.laws.hidden import Hidden
 from derive.laws.meanfield import BlockMoments
-from derive.laws.mixing import averaged, averaged_back
+from derive.laws.mixing import mixed, scores_back, values_back
 from derive.laws.moments import Moments, TokenMoments
 from derive.laws.setting import Setting
 from derive.symbols import d, f
@@ -52,7 +52,8 @@ def weight_gradients(block: BlockMoments, arriving: Mapping[Apply, Moments]) -> 
 
     with o the mean over tokens of the values and :math:`\bar g` that of the gradients. Uniform
     attention has :math:`W_Q = 0`: then keys get no gradient, and queries one that vanishes where
-    all tokens are the same (n = 1, or collapsed ranks).
+    all tokens are the same (n = 1, or collapsed ranks). Gaussian scores have the gradients at
+    queries and keys of `derive.laws.mixing`.
 
     Parameters
     ----------
@@ -93,6 +94,7 @@ def weight_gradients(block: BlockMoments, arriving: Mapping[Apply, Moments]) -> 
 def _matrices(
     mapping: Map, g: AnyMoments, z: AnyMoments, setting: Setting
 ) -> Iterator[tuple[str, Number]]:
+    g = g.dropped(setting.keep)
     if isinstance(mapping, FFN | GatedFFN):
         yield from _feed_forward(mapping, g, z, setting)
     elif isinstance(mapping, Attention | CrossAttention):
@@ -113,7 +115,7 @@ def _feed_forward(
 
     def first(derivative: Any) -> Number:
         """Return the law of a first matrix from the derivative behind it at two tokens."""
-        found = _pair(_product(inside.pairs(derivative), g), z, setting)
+        found = _pair(_product(inside.pairs(derivative).dropped(setting.keep), g), z, setting)
         return inside.out * width * found  # the gradient of f features, each from d
 
     if isinstance(mapping, FFN):
@@ -126,35 +128,32 @@ def _feed_forward(
             first(lambda rho: kernel.slope(inside.q, rho) * inside._covariance(rho) / size),
         )
         yield f"W_up{label}", first(lambda rho: kernel.value(inside.q, rho) / size)
-    yield f"{last}{label}", hidden * _pair(g, inside.pairs(inside.value), setting)
+    features = inside.pairs(inside.value).dropped(setting.keep)
+    yield f"{last}{label}", hidden * _pair(g, features, setting)
 
 
 def _attention(
     mapping: Any, g: AnyMoments, z: AnyMoments, setting: Setting
 ) -> Iterator[tuple[str, Number]]:
     width = setting.at.get(d, d)
-    values, out = setting.gain(d, d, writes=False), setting.gain(d, d, writes=True)
-    mixed = averaged(mapping, z, setting).times(1 / out, 1)
-    if isinstance(mapping, CrossAttention):
-        read: AnyMoments = setting.memory
-        mean = out * (g.v + (setting.tokens - 1) * g.c) / setting.tokens
-        if mapping._option("value_norm") is not None:
-            mean = mean / (values * read.v)
-        back: AnyMoments = Moments(mean, mean)
-    else:
-        read, back = z, averaged_back(mapping, g, z, setting).times(1 / values, 1)
-    yield mapping.weight("W_O"), width * _pair(g, mixed, setting)
-    yield mapping.weight("W_V"), width * _pair(back, read, setting)
+    read: AnyMoments = setting.memory if isinstance(mapping, CrossAttention) else z
+    values = values_back(mapping, g, z, setting)
+    yield mapping.weight("W_O"), width * _pair(g, mixed(mapping, z, setting), setting)
+    yield mapping.weight("W_V"), width * _pair(values, read, setting)
+    if setting.scores != "uniform":
+        queries, keys = scores_back(mapping, g, z, setting)
+        yield mapping.weight("W_K"), width * _pair(keys, read, setting)
+        yield mapping.weight("W_Q"), width * _pair(queries, z, setting)
+        return
     yield mapping.weight("W_K"), 0 * g.v
     norms = (mapping._option(f"{side}_norm") for side in ("query", "key", "value"))
     if mapping.rotary or mapping.scale != INVERSE_ROOT or any(one is not None for one in norms):
         return
-    keys = setting.gain(d, d, writes=False, scaled=False)
+    gain = width
+    for role in "VKO":
+        gain = gain * setting.gain(d, d, role=role)
     spread = _spread(read, mapping.causal, setting)
-    yield (
-        mapping.weight("W_Q"),
-        width * values * keys * out * _pair(_product(spread, g), z, setting),
-    )
+    yield mapping.weight("W_Q"), gain * _pair(_product(spread, g), z, setting)
 
 
 def _spread(read: AnyMoments, causal: bool, setting: Setting) -> AnyMoments:

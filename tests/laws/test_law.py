@@ -195,6 +195,17 @@ def test_what_is_profiled_is_asked_for(placement):
         DepthLaw(placement).predict(4)
 
 
+def test_a_law_starts_from_the_mean_square_of_the_embeddings():
+    for placement, want in (("pre", (4 + L / 2, 1 + L / 8)), ("post", (1, sp.Rational(1, 4)))):
+        law = DepthLaw(placement, start=4)
+        assert law.solution.explicit() == want
+        found = law.predict(6)
+        assert (found.forward[-1].v, found.gradient_ratio) == pytest.approx(law.solution.at(6))
+    assert DepthLaw("pre", start=4).predict(6, start=1).growth == pytest.approx(4)
+    with pytest.raises(DomainError, match="start: expected above 0, got 0"):
+        DepthLaw("pre", start=0)
+
+
 # -- refusals
 
 
