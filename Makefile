@@ -19,6 +19,8 @@ help:
 	@echo "make report     set up, then write report/index.html, report/report.tex and the depth figure"
 	@echo "make catalogue  write docs/catalogue.md and report/catalogue.pdf (needs pdflatex)"
 	@echo "make literature write docs/literature-table.md: the laws beside published statements"
+	@echo "make verify     check every claim from scratch, by its proof"
+	@echo "make book       write all claims with their proofs: report/claims.pdf, report/claims.html"
 	@echo "make test       set up, then run every test"
 	@echo "make test-slow  only the tests that take more than about ten seconds"
 	@echo "make lint       ruff check, ruff format --check, import contracts"
@@ -61,6 +63,17 @@ catalogue: $(STAMP)
 
 literature: $(STAMP)
 	$(BIN)/derive literature --format markdown > docs/literature-table.md
+
+verify book: export OMP_NUM_THREADS ?= 1
+
+verify: $(STAMP)
+	$(BIN)/derive verify --no-cache $(ARGS)
+
+# Every claim with its proof as one page and one PDF; needs pdflatex, three runs for the contents.
+book: $(STAMP)
+	$(BIN)/derive book --out report/ $(ARGS)
+	cd report && for run in 1 2 3; do pdflatex -interaction=nonstopmode -halt-on-error claims.tex >/dev/null; done
+	@echo report/claims.pdf
 
 lint: $(STAMP)
 	$(BIN)/ruff check

@@ -15,6 +15,7 @@ import derive
 from derive.cli.bench import bench
 from derive.cli.catalogue import catalogue, list_
 from derive.cli.check import check
+from derive.cli.claims import book, claims, verify
 from derive.cli.depth import depth
 from derive.cli.law import law
 from derive.cli.literature import literature
@@ -45,6 +46,9 @@ for _command in (
     paths,
     precision,
     check,
+    claims,
+    verify,
+    book,
     list_,
     catalogue,
     report,

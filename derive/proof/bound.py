@@ -21,7 +21,7 @@ from derive.calculus.let import Let, ScalarLet
 from derive.calculus.normal_form import equal
 from derive.calculus.tensor import Product, Sum, Transposed, is_scalar, product, total
 from derive.errors import DeriveError, UnknownNodeError
-from derive.proof.assumption import given
+from derive.proof.assumption import Assumption, given
 from derive.proof.check import Check, Claimed, constant
 from derive.proof.interval import IntervalRing, sizes_at
 from derive.proof.perturb import wrong_sides
@@ -54,6 +54,11 @@ class NormFact:
     bound: sp.Expr
     source: str
 
+    def given(self, assumptions: Sequence[Assumption]) -> NormFact:
+        """Return the fact with assumptions put in."""
+        matrix, bound = (given(e, assumptions) for e in (self.matrix, self.bound))
+        return NormFact(matrix, bound, self.source)
+
 
 @dataclass(frozen=True)
 class Contraction:
@@ -72,6 +77,12 @@ class Contraction:
 
     matrix: sp.Basic
     remainder: Sequence[tuple[sp.Expr, sp.Basic]] = ()
+
+    def given(self, assumptions: Sequence[Assumption]) -> Contraction:
+        """Return the fact with assumptions put in."""
+        remainder = [(given(c, assumptions), given(q, assumptions)) for c, q in self.remainder]
+        kept = tuple((c, q) for c, q in remainder if c != 0)
+        return Contraction(given(self.matrix, assumptions), kept)
 
     def holds(self) -> bool:
         """Whether that is shown."""
@@ -105,6 +116,13 @@ class AtMost:
     bound: sp.Expr
     slack: sp.Expr
     power: int = 1
+
+    def given(self, assumptions: Sequence[Assumption]) -> AtMost:
+        """Return the fact with assumptions put in."""
+        quantity, bound, slack = (
+            given(e, assumptions) for e in (self.quantity, self.bound, self.slack)
+        )
+        return AtMost(quantity, bound, slack, self.power)
 
     def holds(self) -> bool:
         """Whether that is shown."""
@@ -251,7 +269,7 @@ class Bound(Claimed):
     def decide(self, left: sp.Basic, right: sp.Basic) -> tuple[bool, str]:
         """Bound the left side by the rules, compare, and evaluate at random inputs."""
         try:
-            facts = [_given(f, self.assuming) for f in self.facts(self.of())]
+            facts = [f.given(self.assuming) for f in self.facts(self.of())]
         except (DeriveError, TypeError, AttributeError):
             facts = []
         trace: Trace = []
@@ -306,18 +324,6 @@ class Bound(Claimed):
                 replace(self, assuming=tuple(a for a in self.assuming if a is not one)),
             )
         yield "placement", replace(self, of=self.instead)
-
-
-def _given(fact: Fact, assuming: Any) -> Fact:
-    if not assuming:
-        return fact
-    if isinstance(fact, NormFact):
-        return replace(fact, matrix=given(fact.matrix, assuming), bound=given(fact.bound, assuming))
-    if isinstance(fact, Contraction):
-        remainder = [(given(c, assuming), given(q, assuming)) for c, q in fact.remainder]
-        return Contraction(given(fact.matrix, assuming), tuple(remainder))
-    quantity, bound, slack = (given(e, assuming) for e in (fact.quantity, fact.bound, fact.slack))
-    return AtMost(quantity, bound, slack, fact.power)
 
 
 def _replaced(expr: sp.Expr, kind: type, rule: Callable[[sp.Basic], sp.Expr]) -> sp.Expr:

@@ -174,6 +174,24 @@ class IntervalRing:
             ),
         )
 
+    def drawn(self) -> dict[str, str]:
+        """Return what was drawn besides the given values, to be shown: atoms and sublayers."""
+        found: dict[str, str] = {}
+        for key, value in self._table.items():
+            if key[0] == "map":
+                values, slopes = value
+                rows = "; ".join(" ".join(map(str, row)) for row in slopes)
+                point = ", ".join(f"{float(z):.6g}" for z in key[2])
+                found[f"{key[1].name} at ({point})"] = (
+                    f"({', '.join(map(str, values))}) with Jacobian [{rows}]"
+                )
+            elif key[0] == "symbol":
+                found[str(key[1])] = str(value)
+            elif key[0] in ("state", "weight"):
+                name = key[1]
+                found[name] = f"{found[name]}, {value}" if name in found else str(value)
+        return found
+
     def map(self, mapping: Map, argument: list[Interval]) -> list[Interval]:
         """Return the value of an abstract sublayer: arbitrary, the same at the same point."""
         return [Interval(v) for v in self._jet(mapping, argument)[0]]

@@ -98,7 +98,7 @@ def sign_rule(expr: sp.Expr) -> str:
 def _sign(expr: sp.Expr, depth: int) -> str:
     if _manifest(expr):
         return "sum and product of non-negative terms"
-    for form in (sp.expand(expr), sp.factor(expr)):
+    for form in (sp.expand(expr), sp.factor(expr), sp.factor_terms(expr)):
         if _manifest(form):
             return "sum and product of non-negative terms"
     symbols = expr.free_symbols
@@ -129,6 +129,8 @@ def _manifest(expr: sp.Expr) -> bool:
 
 def _sign_of_factor(factor: sp.Expr) -> int | None:
     """Return 1 for a factor that is not negative, -1 for one that is not positive, or None."""
+    if factor.is_number:
+        return 1 if factor.is_nonnegative else -1 if factor.is_nonpositive else None
     if isinstance(factor, Inner) and factor.args[0] == factor.args[1]:
         return 1
     if isinstance(factor, ScalarLet):

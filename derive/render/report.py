@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from derive.render.latex import (
     escaped,
     rule_parts,
 )
-from derive.render.mathml import to_mathml
+from derive.render.page import aligned_math, environment, inline_math, lines_math, mixed
 from derive.render.paths import BlockName, mixing_blocks, named_token_block, paths
 
 __all__ = ["report_html", "report_tex"]
@@ -77,7 +76,7 @@ def report_html(
         drawn = [(caption, _drawing(depth_figure(depth_rows)))]
     sections = [_section(k, title, D) for k, (title, D) in enumerate(derivations, 1)]
     return str(
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             title=str(meta.pop("title", _TITLE)),
@@ -213,39 +212,6 @@ def _from_log(value: float) -> tuple[str, int | None]:
 # --- HTML ------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Any:
-    jinja2 = load("jinja2", "report")
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("derive.render", "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-
-
-@lru_cache(maxsize=4096)
-def _math(formula: str, display: bool = False) -> Any:
-    return load("markupsafe", "report").Markup(to_mathml(formula, display))
-
-
-def _aligned(pairs: Iterable[tuple[str, str]]) -> Any:
-    return _lines(f"{left} &= {right}" for left, right in pairs)
-
-
-def _lines(rows: Iterable[str]) -> Any:
-    joined = r" \\ ".join(rows)
-    return _math(rf"\begin{{align*}}{joined}\end{{align*}}", True)
-
-
-def _words(mixed: str) -> list[tuple[str, Any]]:
-    """Plain words, each followed by a formula, from a sentence with ``$...$`` in it."""
-    parts = mixed.split("$")
-    parts += [""] if len(parts) % 2 else []
-    return [(w, _math(f) if f else "") for w, f in zip(parts[::2], parts[1::2], strict=True)]
-
-
 def _section(number: int, title: str, D: Derivation) -> dict[str, Any]:
     y = output_of(D)
     result = [(latex(y), latex(D.block)), (derivative_latex(y, D.state), latex(D.jacobian))]
@@ -257,10 +223,10 @@ def _section(number: int, title: str, D: Derivation) -> dict[str, Any]:
     return {
         "id": f"derivation-{number}",
         "title": title,
-        "result": _aligned(result),
-        "where": _aligned(where),
+        "result": aligned_math(result),
+        "where": aligned_math(where),
         "blocks": [_block(node) for node in mixing_blocks(D)],
-        "assumptions": [_words(a.latex) for a in assumptions(D)],
+        "assumptions": [mixed(a.latex) for a in assumptions(D)],
         "chains": _chains(D),
         "count": len(D.steps),
         "text": text(D.jacobian),
@@ -272,7 +238,7 @@ def _block(node: Any) -> Any:
     for k, (term, label) in enumerate(paths(node)):
         left = latex(BlockName(node.label, *node.args[2:])) + " &=" if k == 0 else "& {}+"
         rows.append(f"{left} {latex(term)}" + (rf" && \text{{({label})}}" if label else ""))
-    return _lines(rows)
+    return lines_math(rows)
 
 
 def _chains(D: Derivation) -> list[dict[str, Any]]:
@@ -289,12 +255,12 @@ def _chains(D: Derivation) -> list[dict[str, Any]]:
             rows.append(
                 {
                     "number": number,
-                    "formula": _math(formula, True),
-                    "rule": [(w, _math(f) if f else "") for w, f in rule_parts(D, step.rule)],
+                    "formula": inline_math(formula, True),
+                    "rule": [(w, inline_math(f) if f else "") for w, f in rule_parts(D, step.rule)],
                     "why": step.why,
                 }
             )
-        found.append({"of": _math(latex(chain.of)), "rows": rows})
+        found.append({"of": inline_math(latex(chain.of)), "rows": rows})
     return found
 
 
