@@ -42,7 +42,7 @@ NO_CACHE = click.option("--no-cache", is_flag=True, help="Neither use nor keep k
     help="Of a proof.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--strengths", is_flag=True, help="Print how many claims have which strength.")
+@click.option("--strengths", is_flag=True, help="Print how many claims rest on what.")
 def claims(
     ids: tuple[str, ...],
     area: str | None,
@@ -56,7 +56,9 @@ def claims(
     """List claims with verdict, strength and source, or show those named by ID."""
     found = _chosen(ids, area, source, verdict)
     if strengths:
-        click.echo(_strengths(found))
+        from derive.render.book import strengths_markdown
+
+        click.echo(strengths_markdown(found))
     elif as_json:
         click.echo(json_text([theorem.as_dict() for theorem in found]))
     elif proof or form != "text":
@@ -160,22 +162,6 @@ def _is_from(source: Any, words: str) -> bool:
 
 def _first_source(theorem: Theorem) -> str:
     return theorem.sources[0].source.key if theorem.sources else "own"
-
-
-def _strengths(found: Sequence[Theorem]) -> str:
-    from derive.render.book import strength_rows
-    from derive.render.proof import STRENGTH_WORDS
-
-    rows = [
-        [
-            kind,
-            str(count),
-            ", ".join(f"{n} {v}" for v, n in sorted(verdicts.items())),
-            STRENGTH_WORDS[kind],
-        ]
-        for kind, count, verdicts in strength_rows(found)
-    ]
-    return table_text(("strength", "claims", "verdicts", "rests on"), rows)
 
 
 def _show_proofs(found: Sequence[Theorem], form: str) -> None:

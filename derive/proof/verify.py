@@ -211,7 +211,7 @@ def _problem(theorem: Theorem) -> str:
 
 
 def _key(theorem: Theorem, index: int) -> str:
-    parts = [_toolkit(), _versions(), _file_digest(theorem), theorem.id, str(index)]
+    parts = [_toolkit(), _versions(), _file_digest(module_of(theorem)), theorem.id, str(index)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -235,9 +235,9 @@ def _versions() -> str:
     return ", ".join(found)
 
 
-def _file_digest(theorem: Theorem) -> str:
+@lru_cache(maxsize=1024)
+def _file_digest(module: str) -> str:
     """Digest of the file that defines a theorem, and of what it imports of its own package."""
-    module = module_of(theorem)
     root = module.partition(".")[0]
     found = hashlib.sha256()
     for name in sorted(_imports(module, root)):

@@ -13,7 +13,7 @@ from derive.render.latex import escaped
 from derive.render.page import environment
 from derive.render.proof import STRENGTH_WORDS, proof_entry, proof_latex
 
-__all__ = ["TITLE", "book_html", "book_tex", "by_area", "strength_rows"]
+__all__ = ["TITLE", "book_html", "book_tex", "by_area", "strength_rows", "strengths_markdown"]
 
 TITLE = "Claims about the placement of the norm, settled"
 
@@ -46,6 +46,15 @@ def strength_rows(theorems: Iterable[Theorem]) -> list[tuple[str, int, Counter[s
     for theorem in theorems:
         found.setdefault(theorem.strength, Counter())[str(theorem.verdict)] += 1
     return [(kind, found[kind].total(), found[kind]) for kind in STRENGTHS if kind in found]
+
+
+def strengths_markdown(theorems: Iterable[Theorem]) -> str:
+    """Return the table of strengths as Markdown: claims by their weakest certificate."""
+    lines = ["| strength | claims | verdicts | rests on |", "|---|---|---|---|"]
+    for kind, count, verdicts in strength_rows(theorems):
+        said = ", ".join(f"{number} {verdict}" for verdict, number in sorted(verdicts.items()))
+        lines.append(f"| {kind} | {count} | {said} | {STRENGTH_WORDS[kind]} |")
+    return "\n".join(lines)
 
 
 def _sources(theorems: Iterable[Theorem]) -> list[Source]:
