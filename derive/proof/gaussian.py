@@ -1,6 +1,7 @@
 r"""Certificates of kind ``gaussian``: expectations over normal variables, evaluated exactly.
 
-`Expectation` integrates a function of one or two standard normal variables by SymPy, `chi_square`
+`Expectation` integrates a function of one or two standard normal variables by SymPy (by the rules
+of `derive.proof.normal_integrals` where a normal distribution function is in it), `chi_square`
 are the moments of a squared length, also negative ones, at symbolic d. Quadrature decides which
 claims are wrong.
 """
@@ -15,8 +16,9 @@ import mpmath
 import sympy as sp
 
 from derive.calculus.pointwise import normal_cdf
-from derive.errors import DomainError, UnknownNodeError
+from derive.errors import DomainError
 from derive.proof.check import Claimed, differ
+from derive.proof.normal_integrals import normal_mean
 from derive.proof.perturb import Sides
 from derive.proof.scalars import common_gammas, same, trial
 
@@ -51,9 +53,10 @@ class Expectation(sp.Expr):
     def doit(self, **_: Any) -> sp.Expr:
         """Return the integral against the normal density."""
         found = self.args[0]
-        if found.has(sp.erf, sp.erfc, normal_cdf):
-            raise UnknownNodeError(f"expectation: no rule for the integral of {found}")
         for z in self.args[1:]:
+            if found.has(sp.erf, sp.erfc, normal_cdf):
+                found = sp.simplify(normal_mean(found, z))
+                continue
             density = sp.exp(-(z**2) / 2) / sp.sqrt(2 * sp.pi)
             halves = [  # functions with a kink at 0 are smooth on either side
                 sp.integrate(_on_half(found, z, sign) * density, (z, 0, sp.oo)) for sign in (1, -1)
@@ -63,7 +66,7 @@ class Expectation(sp.Expr):
 
     def quadrature(self) -> float:
         """Return the mean by numerical integration; the constants must be numbers."""
-        total = _density_times(self.args[0], self.args[1:])
+        total = _density_times(self.args[0].rewrite(sp.erf), self.args[1:])
         ends = [[-14, 0, 14]] * len(self.args[1:])
         return float(mpmath.quad(sp.lambdify(self.args[1:], total, "mpmath"), *ends))
 

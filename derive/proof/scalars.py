@@ -17,6 +17,8 @@ from derive.calculus.let import ScalarLet
 __all__ = ["common_gammas", "same", "sign_rule", "trial"]
 
 _DEPTH = 4
+_SHORT = 16
+"""Operations up to which several symbols are tried in turn."""
 _TRIALS = 3
 
 
@@ -81,6 +83,7 @@ _RULES: tuple[Callable[[sp.Expr], sp.Expr], ...] = (
     sp.radsimp,
     lambda e: sp.cancel(sp.together(common_gammas(e))),
     lambda e: sp.gammasimp(e.doit()),
+    lambda e: sp.cancel(sp.together(sp.expand_func(e))),
     lambda e: sp.simplify(sp.expand_log(sp.powsimp(e, force=False))),
     lambda e: sp.simplify(e.doit()),
 )
@@ -89,8 +92,9 @@ _RULES: tuple[Callable[[sp.Expr], sp.Expr], ...] = (
 def sign_rule(expr: sp.Expr) -> str:
     r"""Return the rule by which an expression is shown to be at least 0, or "" if none does.
 
-    Rules: the sign of every factor and term; a square; for one symbol t on :math:`[t_0,\infty)`,
-    that value and derivative are not negative at :math:`t_0` and beyond, recursively.
+    Rules: the sign of every factor and term; a square; for a symbol t on :math:`[t_0,\infty)`,
+    that value and derivative are not negative at :math:`t_0` and beyond, recursively, also for
+    every value of other symbols.
     """
     return _sign(sp.sympify(expr), _DEPTH)
 
@@ -98,23 +102,34 @@ def sign_rule(expr: sp.Expr) -> str:
 def _sign(expr: sp.Expr, depth: int) -> str:
     if _manifest(expr):
         return "sum and product of non-negative terms"
-    for form in (sp.expand(expr), sp.factor(expr), sp.factor_terms(expr)):
+    powers = sp.factor(sp.powsimp(sp.expand(expr)))
+    for form in (sp.expand(expr), sp.factor(expr), sp.factor_terms(expr), powers):
         if _manifest(form):
             return "sum and product of non-negative terms"
-    symbols = expr.free_symbols
-    if depth and len(symbols) == 1 and not expr.has(Inner, ScalarLet):
-        (t,) = symbols
-        start = 1 if t.is_integer and t.is_positive else 0
+    if not depth or expr.has(Inner, ScalarLet):
+        return ""
+    if len(expr.free_symbols) > 1 and expr.count_ops() > _SHORT:
+        return ""
+    for t in sorted(expr.free_symbols, key=str):
         if not (t.is_nonnegative or t.is_positive):
-            return ""
-        free = sp.Dummy("t", positive=True)
-        moved = expr.subs(t, free + start) if start else expr.subs(t, free)
-        first = sp.limit(moved, free, 0, "+")
-        if first.is_number and first.is_comparable and first >= 0:
-            below = _sign(sp.diff(moved, free), depth - 1)
-            if below:
-                return f"not negative at {start}, with a derivative that is not negative"
+            continue
+        start = 1 if t.is_integer and t.is_positive else 0
+        free = sp.Dummy(t.name, positive=True)
+        moved = expr.subs(t, free + start)
+        slope = sp.diff(moved, free)
+        if _starts(moved, free, depth) and _sign(slope, depth - 1):
+            return f"not negative at {t} = {start}, with a derivative that is not negative"
     return ""
+
+
+def _starts(moved: sp.Expr, free: sp.Symbol, depth: int) -> bool:
+    """Whether an expression is shown not to be negative where a symbol becomes 0."""
+    if len(moved.free_symbols) > 1:
+        first = moved.subs(free, 0)
+        finite = not first.has(sp.zoo, sp.nan, sp.oo, sp.S.NegativeInfinity)
+        return finite and bool(first == 0 or _sign(sp.simplify(first), depth - 1))
+    first = sp.limit(moved, free, 0, "+")
+    return bool(first.is_number and first.is_comparable and first >= 0)
 
 
 def _manifest(expr: sp.Expr) -> bool:
@@ -138,7 +153,9 @@ def _sign_of_factor(factor: sp.Expr) -> int | None:
     if isinstance(factor, sp.Pow):
         if factor.exp.is_even or _is_root(factor):
             return 1
-        return _sign_of_factor(factor.base) if factor.exp.is_integer else None
+        if factor.exp.is_integer:
+            return _sign_of_factor(factor.base)
+        return 1 if factor.is_nonnegative else None
     if isinstance(factor, sp.Add):
         return 1 if _manifest(factor) else None
     if factor.is_nonnegative:
