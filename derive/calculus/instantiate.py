@@ -17,6 +17,7 @@ from derive.calculus.atoms import Diag, Inner, Matrix, Ones, Reciprocal, State, 
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply, JacobianOf, Map
 from derive.calculus.pointwise import Activation, Pointwise
+from derive.calculus.structured import _Structured
 from derive.calculus.tensor import Product, Sum, Transposed, is_scalar
 from derive.calculus.tokens import TOKENS, At, IndexSum, ScalarIndexSum
 from derive.calculus.trace import Trace
@@ -118,6 +119,9 @@ class Instantiation:
         match expr:
             case State():
                 return self._named("state", expr, (token,))
+            case _Structured():
+                free = self._named("weight", expr, ())
+                return expr.filled(free, lambda k: self.ring.number(sp.Integer(k)))
             case Vector() | Matrix():
                 return self._named("weight", expr, ())
             case At(family=Vector() | Matrix()):

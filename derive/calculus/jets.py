@@ -111,7 +111,7 @@ class JetRing:
         """Return a generic derivative."""
         here, above = (
             self._value(("activation", activation, k, value.value), self._fraction)
-            for k in (order, order + 1)
+            for k in (activation.least_order(order), activation.least_order(order + 1))
         )
         return Dual(here, above * value.slope)
 

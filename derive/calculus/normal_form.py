@@ -12,6 +12,7 @@ An expression becomes a sum of *coefficient times word of letters*:
    converse holds because the letters are generic.
 
 A scalar to the right of an operator that mixes tokens is a letter of its own: it does not commute.
+What the matrices of `derive.calculus.structured` do to their neighbours is carried out.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from derive.calculus.differential import ScalarDifferential
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply, JacobianOf, TokenBlocks
 from derive.calculus.pointwise import Pointwise
+from derive.calculus.structured import _Structured, without_structure
 from derive.calculus.tensor import Product, Sum, Transposed, is_scalar, own
 from derive.calculus.trace import Trace
 from derive.errors import UnknownNodeError
@@ -168,8 +170,10 @@ class NormalForm:
     def _join(self, left: Word, right: Word) -> tuple[sp.Expr, Word]:
         """Concatenate two words: contract ``row ... column``, put runs of diagonals in order."""
         word = left + right
+        structured = any(isinstance(v, _Structured) for _, v in word)
         scalar = sp.S.One
         while True:
+            word = _structure_met(word) if structured else word
             span = _contraction(word)
             if span is None:
                 return scalar, _canonical(word)
@@ -375,6 +379,13 @@ def _contraction(word: Word) -> tuple[int, int] | None:
         elif kind == "col" and start is not None:
             return start, k + 1
     return None
+
+
+def _structure_met(word: Word) -> Word:
+    """Carry out what a structured matrix does to its neighbours, until nothing changes."""
+    while (changed := _canonical(without_structure(word))) != word:
+        word = changed
+    return word
 
 
 def _canonical(word: Word) -> Word:

@@ -109,6 +109,14 @@ class Activation(sp.Basic):
             raise ShapeError(f"activation {self.name} is abstract: it has no formula")
         return _derivative(self.args[1], order)
 
+    def least_order(self, order: int) -> int:
+        """Return the least order with the same derivative: 0 for every derivative of exp."""
+        while (
+            order and not self.is_abstract and self.derivative(order) == self.derivative(order - 1)
+        ):
+            order -= 1
+        return order
+
     def __call__(self, vector: sp.Basic) -> Pointwise:
         """Apply to every entry of a column vector."""
         return Pointwise(self, 0, vector)
@@ -142,6 +150,7 @@ class Pointwise(Tensor):
         """Check the arguments and build the node."""
         if is_scalar(vector) or vector.shape[1] != 1:
             raise ShapeError(f"{activation.name}: expected a column vector, got {vector}")
+        order = activation.least_order(int(order))
         return sp.Basic.__new__(cls, activation, sp.Integer(order), vector)
 
     @property

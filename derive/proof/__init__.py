@@ -5,6 +5,7 @@ from derive.proof.bound import AtMost, Bound, Contraction, NormFact
 from derive.proof.check import Certificate, Check
 from derive.proof.collection import collected, find
 from derive.proof.counterexample import Counterexample
+from derive.proof.entrywise import Entries, Laplacian
 from derive.proof.exact import Exact
 from derive.proof.gaussian import Expectation, Gaussian, chi_square
 from derive.proof.identity import Identity, Induction
@@ -26,11 +27,13 @@ __all__ = [
     "Cited",
     "Contraction",
     "Counterexample",
+    "Entries",
     "Exact",
     "Expectation",
     "Gaussian",
     "Identity",
     "Induction",
+    "Laplacian",
     "MaxAbs",
     "MonteCarlo",
     "NormFact",

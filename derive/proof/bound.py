@@ -19,10 +19,12 @@ import sympy as sp
 from derive.calculus.atoms import Diag, Inner
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.normal_form import equal
+from derive.calculus.structured import DoublyStochastic, Orthogonal, RowStochastic
 from derive.calculus.tensor import Product, Sum, Transposed, is_scalar, product, total
 from derive.errors import DeriveError, UnknownNodeError
 from derive.proof.assumption import Assumption, given
 from derive.proof.check import Check, Claimed, constant
+from derive.proof.entrywise import Entries, Laplacian
 from derive.proof.interval import IntervalRing, sizes_at
 from derive.proof.perturb import wrong_sides
 from derive.proof.scalars import sign_rule
@@ -142,7 +144,7 @@ def _lengths(expr: sp.Expr) -> sp.Expr:
     return expr.xreplace({e: sp.sqrt(Inner(v, v)) for e, v in columns.items()})
 
 
-Fact = NormFact | Contraction | AtMost
+Fact = NormFact | Contraction | AtMost | Entries | Laplacian
 Trace = list[str]
 
 
@@ -170,6 +172,9 @@ def _upper(A: sp.Basic, facts: Sequence[Fact], trace: Trace) -> sp.Expr:
                 break
             trace.append("contraction: 0 <= A^2 <= A" if fact.remainder else "projection")
             return sp.S.One
+        if isinstance(fact, Laplacian) and fact.matrix == A and fact.holds():
+            trace.append(fact.rule)
+            return fact.bound
         if isinstance(fact, AtMost) and fact.quantity == SpectralNorm(A) and fact.holds():
             trace.append("length of a column")
             return fact.bound
@@ -192,7 +197,8 @@ def _upper(A: sp.Basic, facts: Sequence[Fact], trace: Trace) -> sp.Expr:
         if len(matrices) == 1:
             return size * _upper(matrices[0], facts, trace)
         whole = product(matrices)
-        if any(isinstance(f, NormFact | Contraction) and f.matrix == whole for f in facts):
+        known = NormFact | Contraction | Laplacian
+        if any(isinstance(f, known) and f.matrix == whole for f in facts):
             return size * _upper(whole, facts, trace)
         trace.append("submultiplicativity")
         return size * sp.Mul(*(_upper(a, facts, trace) for a in matrices))
@@ -200,10 +206,32 @@ def _upper(A: sp.Basic, facts: Sequence[Fact], trace: Trace) -> sp.Expr:
         return _upper(A.args[0], facts, trace)
     if isinstance(A, Diag):
         trace.append("norm of a diagonal")
-        return MaxAbs(A.args[0])
+        return _largest(A.args[0], facts, trace)
+    if isinstance(A, Orthogonal | DoublyStochastic):
+        trace.append("orthogonal" if isinstance(A, Orthogonal) else "Schur's test: rows, columns")
+        return sp.S.One
+    if isinstance(A, RowStochastic):
+        trace.append("Schur's test: rows add up to 1, columns to at most n")
+        return sp.sqrt(A.shape[0])
     if isinstance(A, Let):
         return _upper(A.definition, facts, trace)
     return SpectralNorm(A)
+
+
+def _largest(vector: sp.Basic, facts: Sequence[Fact], trace: Trace) -> sp.Expr:
+    for fact in facts:
+        if isinstance(fact, Entries) and fact.vector == vector and fact.holds():
+            trace.append(fact.rule)
+            return fact.bound
+    return MaxAbs(vector)
+
+
+def _cauchy_schwarz(pairing: sp.Expr, facts: Sequence[Fact], trace: Trace) -> sp.Expr:
+    """Bound an inner product by the lengths of both vectors."""
+    if not isinstance(pairing, Inner):
+        return sp.Abs(pairing)
+    trace.append("Cauchy-Schwarz inequality")
+    return sp.Mul(*(_upper(v, facts, trace) for v in pairing.args))
 
 
 def _is_projection(A: sp.Basic) -> bool:
@@ -273,7 +301,9 @@ class Bound(Claimed):
         except (DeriveError, TypeError, AttributeError):
             facts = []
         trace: Trace = []
-        above = _replaced(left, SpectralNorm, lambda A: _upper(A, facts, trace))
+        above = _replaced(left, sp.Abs, lambda e: _cauchy_schwarz(e, facts, trace))
+        above = _replaced(above, SpectralNorm, lambda A: _upper(A, facts, trace))
+        above = _replaced(above, MaxAbs, lambda v: _largest(v, facts, trace))
         below = _replaced(right, SmallestSingular, lambda A: _lower_singular(A, facts, trace))
         rule, above = _compared(above, below, facts, trace)
         closest = self._closest(left, right)
@@ -287,7 +317,7 @@ class Bound(Claimed):
         """Return the largest quotient of both sides over random inputs."""
         best = None
         for seed in range(TRIALS):
-            at = sizes_at(2 + seed % 4)
+            at = sizes_at(2 + seed % 4, 1 + seed % 3)
             ring = IntervalRing(self.seed + seed)
             try:
                 a, b = measured(left, ring, at), measured(right, ring, at)
@@ -300,7 +330,7 @@ class Bound(Claimed):
     def _smaller(self, changed: sp.Expr, right: sp.Expr) -> bool:
         """Whether a changed right side claims more at some random input."""
         for seed in range(TRIALS):
-            at = sizes_at(2 + seed % 4)
+            at = sizes_at(2 + seed % 4, 1 + seed % 3)
             ring = IntervalRing(self.seed + seed)
             a, b = measured(changed, ring, at), measured(right, ring, at)
             if a < b - 1e-9 * abs(b):

@@ -14,6 +14,7 @@ from derive.calculus.explicit import explicit
 from derive.calculus.let import Let, ScalarLet, let
 from derive.calculus.maps import Apply, JacobianOf, TokenBlocks
 from derive.calculus.pointwise import Pointwise
+from derive.calculus.structured import DoublyStochastic, Orthogonal, RowStochastic
 from derive.calculus.tensor import Product, Sum, Tensor, Transposed, product, total
 from derive.calculus.tokens import At, IndexSum, ScalarIndexSum, index, index_sum
 from derive.errors import ShapeError
@@ -51,6 +52,9 @@ ZOO = {
     ScalarIndexSum: ScalarIndexSum(sp.exp(Inner(At(x, j), At(x, i))), j, n),
     Differential: Differential(x),
     ScalarDifferential: ScalarDifferential(s),
+    Orthogonal: Orthogonal("R", d),
+    RowStochastic: RowStochastic("P", d),
+    DoublyStochastic: DoublyStochastic("H", d),
     BlockName: BlockName(JacobianOf(A, x), i, j),
 }
 
