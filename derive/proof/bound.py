@@ -3,9 +3,10 @@ r"""Certificates of kind ``bound``: inequalities of norms by named rules.
 The author writes both sides of :math:`a \le b`; the rules find a bound of a and the certificate
 holds if it is shown not to exceed b. The rules: triangle inequality, submultiplicativity,
 homogeneity, the norms of identity and diagonal, orthogonal projections and contractions
-(:math:`A^\top = A` and :math:`A - A^2 \succeq 0` give :math:`0 \preceq A \preceq I`), and facts
-that other theorems have shown. Every bound is evaluated at random inputs as well; the closest
-approach is its witness.
+(:math:`A^\top = A` and :math:`A - A^2 \succeq 0` give :math:`0 \preceq A \preceq I`), orthogonal
+and stochastic matrices (Schur's test), the Cauchy-Schwarz inequality, facts on entries
+(`derive.proof.entrywise`), and facts that other theorems have shown. Every bound is evaluated at
+random inputs as well; the closest approach is its witness.
 """
 
 from __future__ import annotations
