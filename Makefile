@@ -21,6 +21,7 @@ help:
 	@echo "make literature write docs/literature-table.md: the laws beside published statements"
 	@echo "make verify     check every claim from scratch, by its proof"
 	@echo "make book       write all claims with their proofs: report/claims.pdf, report/claims.html"
+	@echo "make laws       write docs/law-coverage.md: the depth laws against stacks; about an hour"
 	@echo "make test       set up, then run every test"
 	@echo "make test-slow  only the tests that take more than about ten seconds"
 	@echo "make lint       ruff check, ruff format --check, import contracts"
@@ -74,6 +75,9 @@ book: $(STAMP)
 	$(BIN)/derive book --out report/ $(ARGS)
 	cd report && for run in 1 2 3; do pdflatex -interaction=nonstopmode -halt-on-error claims.tex >/dev/null; done
 	@echo report/claims.pdf
+
+laws: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/derive coverage --deep --out docs/law-coverage.md $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check

@@ -16,6 +16,7 @@ from derive.cli.bench import bench
 from derive.cli.catalogue import catalogue, list_
 from derive.cli.check import check
 from derive.cli.claims import book, claims, verify
+from derive.cli.coverage import coverage
 from derive.cli.depth import depth
 from derive.cli.law import law
 from derive.cli.literature import literature
@@ -40,6 +41,7 @@ for _command in (
     show,
     depth,
     law,
+    coverage,
     literature,
     lyapunov,
     spectrum,

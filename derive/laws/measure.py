@@ -52,11 +52,20 @@ ZERO = {"float64": -50.0, "float32": -23.0}
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds with its confidence interval."""
+    """A mean over seeds with its confidence interval.
+
+    Attributes
+    ----------
+    mean, low, high : float
+        The mean and the ends of its interval.
+    spread : float
+        Variance of the natural logarithm over seeds.
+    """
 
     mean: float
     low: float
     high: float
+    spread: float = 0.0
 
     def covers(self, value: float) -> bool:
         """Return whether a value is in the interval, up to rounding."""
@@ -138,7 +147,8 @@ def interval(log_values: Sequence[float], confidence: float = 0.95) -> Estimate:
     error = math.sqrt(spread / count + spread**2 / (2 * (count - 1)))
     half = stats.t.ppf((1 + confidence) / 2, count - 1) * error
     with np.errstate(over="ignore"):  # an end beyond the largest float is infinite
-        return Estimate(*(float(np.exp(centre + sign * half)) for sign in (0, -1, 1)))
+        mean, low, high = (float(np.exp(centre + sign * half)) for sign in (0, -1, 1))
+    return Estimate(mean, low, high, float(spread))
 
 
 def measure(
