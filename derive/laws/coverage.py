@@ -294,7 +294,7 @@ def look(case: Case, **options: Any) -> list[Look]:
 
 
 def confirm(
-    looks: Iterable[Look], *, times: int = 4, wider: int = 4, fresh: int = STRIDE // 2
+    looks: Iterable[Look], *, times: int = 3, wider: int = 4, fresh: int = STRIDE // 2
 ) -> Iterator[Confirmation]:
     r"""Measure misses again, with fresh seeds and more of them, at :math:`1 - 0.05/m`.
 

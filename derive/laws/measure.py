@@ -3,8 +3,8 @@ r"""Depth laws held against stacks with random weights: Monte Carlo with confide
 A stack is drawn once a seed, with weights of the law's initialisation, tokens and cotangents of the
 given correlation; its Jacobians are those derived from the block, or PyTorch's own modules run it
 with the same numbers. Attention is uniform (its query weights are zero) where the law is so. The
-input is scaled to mean square :math:`v_0` exactly, and the gradient is compared with the one it
-began as, so that neither adds a spread of its own.
+input is scaled to mean square :math:`v_0` exactly, as is the memory, whose share would add up over
+all blocks, and the gradient is compared with the one it began as: none adds a spread of its own.
 
 Growth and gradient ratio are products over depth, nearly log-normal. With m and :math:`s^2` mean
 and variance of the logarithms over K seeds, the interval for the expectation is Cox's,
@@ -226,7 +226,7 @@ def measure(
     for one in range(seed, seed + seeds):
         rng = np.random.default_rng((one, 1))
         memory = _tokens(rng, law.tokens, width, float(law.memory.c / law.memory.v))
-        memory *= math.sqrt(law.memory.v)
+        memory *= math.sqrt(law.memory.v / np.mean(memory**2))
         drawn = partial(draws.weights, seed=one, memory=memory)
         x = _tokens(rng, law.tokens, width, correlation)
         x *= math.sqrt(start / np.mean(x**2))

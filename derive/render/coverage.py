@@ -164,10 +164,11 @@ def _deep(looks: Sequence[Look]) -> Iterator[str]:
     yield "\n## Real sizes\n"
     yield (
         f"Stacks of PyTorch's modules in {one.dtype}, sublayers and norms as above, f = d, one "
-        f"token (the decoder two), seeds from {one.seed} on. The last column is the variance of "
-        "the logarithm of the gradient ratio over stacks, times d/L: a product over depth is "
-        "log-normal, with a spread that grows as L/d. Where that variance exceeds 1 the mean is "
-        "carried by few stacks and its interval is wide; the law is of the mean.\n"
+        f"token (the decoder two tokens on a memory whose tokens are the same), seeds from "
+        f"{one.seed} on, the same for every row. The last columns are the variance of the "
+        "logarithm of the gradient ratio over stacks, and that times d/L: a product over depth is "
+        "nearly log-normal. Where the variance exceeds 1 the mean is carried by few stacks and "
+        "its interval is wide; the law is of the mean.\n"
     )
     rows = []
     for first, second in _pairs(looks):
@@ -180,11 +181,12 @@ def _deep(looks: Sequence[Look]) -> Iterator[str]:
                 str(case.seeds),
                 *_beside(first),
                 *_beside(second),
+                f"{second.estimate.spread:.2g}",
                 f"{second.estimate.spread * case.width / case.layers:.2f}",
             ]
         )
     header = ["placement", "d", "L", "stacks", "growth law", "measured", "holds", "ratio law"]
-    yield from _table([*header, "measured", "holds", "spread · d/L"], rows)
+    yield from _table([*header, "measured", "holds", "variance", "times d/L"], rows)
 
 
 def _pairs(looks: Sequence[Look]) -> Iterator[tuple[Look, Look]]:
