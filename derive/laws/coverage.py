@@ -36,6 +36,8 @@ VALUES = {
     "mhc": {"a": 0.1, "b1": 1.0, "b2": 0.5, "c1": 0.5, "c2": 0.5},
 }
 """Scalars without a value at the start of training."""
+SAME = {"float64": ROUNDING, "float32": 1e-5}
+"""Relative distance at which numbers count as the same."""
 STRIDE = 10_000
 """Seeds between two cases."""
 
@@ -110,12 +112,14 @@ class Look:
     @property
     def has_spread(self) -> bool:
         """Whether seeds differ by more than rounding."""
-        return self.estimate.spread > ROUNDING**2
+        return self.estimate.spread > SAME[self.case.dtype] ** 2
 
     @property
     def covered(self) -> bool:
-        """Whether the interval holds the law."""
-        return self.estimate.covers(self.law)
+        """Whether the interval holds the law; without spread, whether it is that number."""
+        if self.has_spread:
+            return self.estimate.covers(self.law)
+        return abs(self.estimate.mean - self.law) <= SAME[self.case.dtype] * abs(self.law)
 
     @property
     def deviation(self) -> float:

@@ -203,6 +203,4 @@ def _beside(look: Look) -> list[str]:
 
 
 def _held(look: Look) -> str:
-    if look.has_spread:
-        return "yes" if look.covered else "no"
-    return "equal" if abs(look.deviation) < 1e-5 else "no"
+    return ("yes" if look.has_spread else "equal") if look.covered else "no"

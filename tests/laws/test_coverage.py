@@ -1,6 +1,7 @@
 """Coverage over a table: rates, misses measured again, the page."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,16 @@ def test_what_has_no_spread_does_not_count():
     assert mean == pytest.approx(math.log(1.1) / 2)
     assert error == pytest.approx(math.log(1.1) / 2)
     assert math.isnan(bias([made(1.0)])[0])
+
+
+def test_numbers_without_spread_are_equal_to_rounding():
+    single = replace(CASE, dtype="float32")
+    assert made(1 + 1e-10, 0, spread=1e-25).covered
+    assert not made(1 + 1e-6, 0, spread=1e-25).covered
+    assert made(1 + 1e-6, 0, spread=1e-14, case=single).covered
+    assert not made(1 + 1e-6, 1e-9, spread=1e-14).covered
+    assert not made(1 + 1e-4, 0, spread=1e-14, case=single).covered
+    assert made(0.0, 0, law=0.0, spread=0.0).covered
 
 
 def answers(monkeypatch, reply):
