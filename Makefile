@@ -13,7 +13,7 @@ WORKERS ?= auto
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup report catalogue literature test test-slow lint types bench clean
+.PHONY: help setup report catalogue literature laws verify book test test-slow lint types bench clean
 
 help:
 	@echo "make report     set up, then write report/index.html, report/report.tex and the depth figure"
