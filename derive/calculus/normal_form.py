@@ -22,7 +22,7 @@ from typing import Any
 
 import sympy as sp
 
-from derive.calculus.atoms import Diag, Inner, Ones, Reciprocal
+from derive.calculus.atoms import Diag, Inner, Matrix, Ones, Reciprocal, State, Vector
 from derive.calculus.differential import ScalarDifferential
 from derive.calculus.let import Let, ScalarLet
 from derive.calculus.maps import Apply, JacobianOf, TokenBlocks
@@ -92,7 +92,7 @@ class NormalForm:
             return {(): sp.S.One}
         if isinstance(expr, Diag):
             return self._diagonal(expr)
-        if isinstance(expr, Let) and (self.expand_lets or stands_for_scalars(expr)):
+        if isinstance(expr, Let) and (self.expand_lets or _is_not_generic(expr)):
             return self.words(expr.definition)
         if type(expr).__name__ in ("IndexSum", "At"):
             raise UnknownNodeError(
@@ -353,6 +353,11 @@ def _reduce_root(expr: sp.Expr, root: sp.Symbol, base: sp.Expr) -> sp.Expr:
 def stands_for_scalars(expr: Let) -> bool:
     """Whether a let is built with named scalars, as ``xhat`` is, and has to be expanded."""
     return any(isinstance(a, ScalarLet) for a in _shallow(expr.definition))
+
+
+def _is_not_generic(expr: Let) -> bool:
+    """Whether a let has to be expanded: it holds named scalars, or nothing that is generic."""
+    return stands_for_scalars(expr) or not expr.definition.atoms(State, Vector, Matrix, Apply)
 
 
 def _shallow(expr: sp.Basic) -> Iterable[sp.Basic]:

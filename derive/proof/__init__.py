@@ -7,7 +7,7 @@ from derive.proof.collection import collected, find
 from derive.proof.counterexample import Counterexample
 from derive.proof.entrywise import Entries, Laplacian
 from derive.proof.exact import Exact
-from derive.proof.gaussian import Expectation, Gaussian, chi_square
+from derive.proof.gaussian import ChiSquare, Expectation, Gaussian, chi_square
 from derive.proof.identity import Identity, Induction
 from derive.proof.montecarlo import MonteCarlo
 from derive.proof.observed import Observed, Training
@@ -23,6 +23,7 @@ __all__ = [
     "Cache",
     "Certificate",
     "Check",
+    "ChiSquare",
     "Cite",
     "Cited",
     "Contraction",

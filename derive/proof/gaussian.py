@@ -22,7 +22,7 @@ from derive.proof.normal_integrals import normal_mean
 from derive.proof.perturb import Sides
 from derive.proof.scalars import common_gammas, same, trial
 
-__all__ = ["Expectation", "Gaussian", "chi_square"]
+__all__ = ["ChiSquare", "Expectation", "Gaussian", "chi_square"]
 
 
 class Expectation(sp.Expr):
@@ -88,6 +88,31 @@ def _on_half(function: sp.Expr, z: sp.Symbol, sign: int) -> sp.Expr:
     return sp.piecewise_fold(function.subs(z, sign * t)).doit().subs(t, z)
 
 
+class ChiSquare(sp.Expr):
+    r"""The moment :math:`\mathbb E(\chi^2_k)^p`, evaluated by `chi_square` when asked to.
+
+    Parameters
+    ----------
+    degrees, power : expression
+        k and p.
+    """
+
+    is_commutative = True
+    is_real = True
+    is_positive = True
+
+    def doit(self, **_: Any) -> sp.Expr:
+        """Return the moment."""
+        return chi_square(*self.args)
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"E[chi2({printer._print(self.args[0])})^({printer._print(self.args[1])})]"
+
+    def _latex(self, printer: Any, **_: Any) -> str:
+        degrees, power = (printer._print(a) for a in self.args)
+        return rf"\mathbb{{E}}\left[\left(\chi^2_{{{degrees}}}\right)^{{{power}}}\right]"
+
+
 def chi_square(degrees: sp.Expr, power: sp.Expr) -> sp.Expr:
     r"""Return :math:`\mathbb E (|z|^2)^p = 2^p\,\Gamma(k/2 + p)/\Gamma(k/2)` for z in :math:`R^k`.
 
@@ -122,9 +147,9 @@ class Gaussian(Claimed):
 
 
 def _evaluated(expr: sp.Expr) -> sp.Expr:
-    return expr.xreplace({e: e.doit() for e in expr.atoms(Expectation)})
+    return expr.xreplace({e: e.doit() for e in expr.atoms(Expectation, ChiSquare)})
 
 
 def _by_quadrature(expr: sp.Expr) -> float:
     found = {e: sp.Float(e.quadrature(), 17) for e in expr.atoms(Expectation)}
-    return float(sp.N(expr.xreplace(found)))
+    return float(sp.N(expr.xreplace(found).doit()))
