@@ -10,7 +10,7 @@ import sympy as sp
 
 from derive.calculus.instantiate import Instantiation
 from derive.calculus.tensor import is_scalar
-from derive.errors import ShapeError
+from derive.errors import DomainError, ShapeError
 from derive.proof.interval import IntervalRing
 
 __all__ = ["MaxAbs", "SmallestSingular", "SpectralNorm", "measured"]
@@ -95,14 +95,18 @@ def measured(expr: sp.Expr, ring: IntervalRing, sizes: Mapping[Any, int]) -> flo
 
 
 def _number(expr: sp.Expr, found: Mapping[sp.Basic, sp.Float], instance: Instantiation) -> float:
-    """Evaluate what the instantiation does not: sizes, powers and functions of them."""
+    """Evaluate what the instantiation does not: sizes, powers and functions of scalars."""
     if expr in found:
         return float(found[expr])
-    if expr.has(_Size) and isinstance(
+    plain = not any(getattr(e, "is_Matrix", False) for e in sp.preorder_traversal(expr))
+    if (plain or expr.has(_Size)) and isinstance(
         expr, sp.Add | sp.Mul | sp.Pow | sp.Function | sp.Max | sp.Min
     ):
         parts = [sp.Float(_number(a, found, instance), 17) for a in expr.args]
-        return float(expr.func(*parts))
+        value = expr.func(*parts)
+        if not value.is_real:
+            raise DomainError(f"bound: expected real numbers, got {value} for {expr}")
+        return float(value)
     if expr.is_number:
         return float(expr)
     return float(instance(expr))

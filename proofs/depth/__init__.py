@@ -1,0 +1,1 @@
+"""Theorems on what depth does to signals and gradients, at random weights."""

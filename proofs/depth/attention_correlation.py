@@ -1,0 +1,132 @@
+r"""Uniform attention in a post-norm stack: what correlations of tokens do to the gradient, exactly.
+
+With A = (1 + (n-1) rho)/n the mean square of the mean token, a block x -> N(x + A(x)) doubles the
+odds A/(1 - A), and likewise those of B for gradients backwards. A block divides by 1 + A and
+multiplies by 1 + B, so that the products have closed forms and their quotient lies between 1 and
+B/A: at every depth between 1/n and n.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from derive.laws import Moments
+from derive.laws.meanfield import BlockMoments
+from derive.proof import Bound, Gaussian, Induction, Step, Theorem, Verdict
+from derive.symbols import L, n
+from proofs.depth._shared import WIDE, composed
+
+__all__ = ["theorem"]
+
+rho, r = sp.symbols("rho r", real=True)
+A, m, t = sp.symbols("A m t", positive=True)
+MEAN, BACK = (1 + (n - 1) * rho) / n, (1 + (n - 1) * r) / n
+
+
+def uniform(equation: str) -> Any:
+    """Return a subject: a block of uniform attention on tokens of correlation rho."""
+    return lambda: composed(equation, "attention", n, Moments(sp.S.One, rho))
+
+
+def _forward(block: BlockMoments) -> sp.Expr:
+    return block.forward()["x", "x"].c
+
+
+def _backward(block: BlockMoments) -> Moments:
+    return block.backward({("x", "x"): Moments(sp.S.One, r)})["x", "x"]
+
+
+def _odds(block: BlockMoments) -> tuple[Any, Any, Any]:
+    """Claim A behind L blocks, from the block's own map of A."""
+    one = sp.simplify(MEAN.subs(rho, _forward(block)).subs(rho, (n * A - 1) / (n - 1)))
+    return 2**L * A / (1 - A + 2**L * A), A, lambda y, k: one.subs(A, y)
+
+
+def _divided(block: BlockMoments) -> tuple[Any, Any, Any]:
+    """Claim the product of 1 + A: the inverse gain of gradients without a mean."""
+    lost = _backward(block).v.subs(r, -1 / (n - 1)).subs(rho, (n * A - 1) / (n - 1))
+    at = 2 ** (L - 1) * A / (1 - A + 2 ** (L - 1) * A)
+    return 1 - A + 2**L * A, 1, lambda y, k: y / lost.subs(A, at.subs(L, k))
+
+
+theorem = Theorem(
+    id="attention-correlation",
+    area="depth",
+    title="Post-norm attention changes the gradient by a factor between 1/n and n at any depth",
+    statement=(
+        r"In a post-norm stack of uniform self-attention on $n$ tokens with correlation "
+        r"$\rho_0 \ge 0$, and gradients of correlation $r_L \ge 0$ at the output, let $A = "
+        r"\frac{1+(n-1)\rho_0}n$ and $B = \frac{1+(n-1)r_L}n$. Then $\frac{\mathbb E|g_0|^2}"
+        r"{\mathbb E|g_L|^2} = \frac{1 + (2^L-1)B}{1 + (2^L-1)A}$, which lies between 1 and $B/A$, "
+        r"hence between $1/n$ and $n$."
+    ),
+    verdict=Verdict.PROVED,
+    assumptions=(WIDE,),
+    steps=(
+        Step(
+            r"Forward: $\rho' = \frac{\rho + A}{1 + A}$.",
+            "each token gets the mean token, whose mean square is A",
+            Gaussian(
+                claim=lambda block: (_forward(block), (rho + MEAN) / (1 + MEAN)),
+                of=uniform("N(x + F(x))"),
+                instead=uniform("x + F(N(x))"),
+            ),
+        ),
+        Step(
+            r"Backward: the gain is $\frac{1+B}{1+A}$.",
+            "the branch returns the mean gradient, the norm divides",
+            Gaussian(
+                claim=lambda block: (_backward(block).v, (1 + BACK) / (1 + MEAN)),
+                of=uniform("N(x + F(x))"),
+                instead=uniform("x + F(N(x))"),
+            ),
+        ),
+        Step(
+            r"Backward: $r' = \frac{r + B}{1 + B}$, the same map as forward.",
+            "the quotient of the gradient's moments",
+            Gaussian(
+                claim=lambda block: (
+                    _backward(block).c / _backward(block).v,
+                    (r + BACK) / (1 + BACK),
+                ),
+                of=uniform("N(x + F(x))"),
+                instead=uniform("N(F(x))"),
+            ),
+        ),
+        Step(
+            r"So that $A_L = \frac{2^LA}{1 + (2^L-1)A}$: the odds double.",
+            "induction over the blocks",
+            Induction(
+                claim=_odds, of=uniform("N(x + F(x))"), instead=uniform("N(F(x))"), name="A_L"
+            ),
+        ),
+        Step(
+            r"And $\prod_{l<L}(1 + A_l) = 1 + (2^L-1)A$; likewise for B.",
+            "induction over the blocks",
+            Induction(
+                claim=_divided,
+                of=uniform("N(x + F(x))"),
+                instead=uniform("x + F(N(x))"),
+                name=r"\prod_{l<L}(1 + A_l)",
+            ),
+        ),
+        Step(
+            r"For $B = A + t$ and $m = 2^L - 1$, $\frac{1 + mB}{1 + mA} \le \frac BA$; for $B < A$ "
+            "exchange them.",
+            "multiply out",
+            Bound(
+                claim=lambda gap: ((1 + m * (A + gap)) * A, (A + gap) * (1 + m * A)),
+                of=lambda: t,
+                instead=lambda: -t,
+            ),
+        ),
+    ),
+    remark=(
+        r"With $A, B \in [1/n, 1]$. In an earlier run at $n = 16$, $L = 24$: $17.0 \pm 2.7$ for "
+        r"independent "
+        r"tokens and equal gradients (16), $0.050 \pm 0.010$ for the reverse (1/16), both with a "
+        "relu branch in each layer."
+    ),
+)

@@ -1,0 +1,1 @@
+"""What the literature states, checked: slips, and what is true instead."""
