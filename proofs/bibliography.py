@@ -248,6 +248,13 @@ RADFORD = Source(
     "Language Models are Unsupervised Multitask Learners",
     "the GPT-2 report",
 )
+ROFORMER = Source(
+    "su2021",
+    "Su and others",
+    2021,
+    "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+    "arXiv:2104.09864",
+)
 CHO_SAUL = Source("cho2009", "Cho and Saul", 2009, "Kernel Methods for Deep Learning", "NIPS 2009")
 
 BIBLIOGRAPHY: dict[str, Source] = {

@@ -318,7 +318,7 @@ class Bound(Claimed):
         """Return the largest quotient of both sides over random inputs."""
         best = None
         for seed in range(TRIALS):
-            at = sizes_at(2 + seed % 4, 1 + seed % 3)
+            at = sizes_at(2 + seed % 4, 2 + seed % 3)
             ring = IntervalRing(self.seed + seed)
             try:
                 a, b = measured(left, ring, at), measured(right, ring, at)
@@ -331,7 +331,7 @@ class Bound(Claimed):
     def _smaller(self, changed: sp.Expr, right: sp.Expr) -> bool:
         """Whether a changed right side claims more at some random input."""
         for seed in range(TRIALS):
-            at = sizes_at(2 + seed % 4, 1 + seed % 3)
+            at = sizes_at(2 + seed % 4, 2 + seed % 3)
             ring = IntervalRing(self.seed + seed)
             a, b = measured(changed, ring, at), measured(right, ring, at)
             if a < b - 1e-9 * abs(b):

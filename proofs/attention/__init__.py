@@ -1,0 +1,1 @@
+"""Theorems about attention: its softmax, its paths, its mixing of tokens."""
