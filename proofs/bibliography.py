@@ -189,6 +189,13 @@ CURSE = Source(
     "The Curse of Depth in Large Language Models",
     "arXiv:2502.05795",
 )
+MIXLN = Source(
+    "li2024",
+    "Li, Yin and Liu",
+    2024,
+    "Mix-LN: Unleashing the Power of Deeper Layers by Combining Pre-LN and Post-LN",
+    "arXiv:2412.13795",
+)
 DEEPSCALE = Source(
     "kedia2024",
     "Kedia and others",
