@@ -102,7 +102,7 @@ GROWTH = (
         "text",
         "pre-norm: Theta(L) <= sigma_L^2 <= Theta(exp L)",
         _lemma_3_2,
-        {"layers": 512, "placement": "pre"},
+        {"layers": 192, "placement": "pre"},
         "at the start of training it is the lower end, 1 + L/2",
     ),
     Published(

@@ -107,8 +107,8 @@ def _layernorm(width: int, s: float, r: float, norm: str) -> tuple[Comparison, .
 
 def _forward_growth(placement: str, sublayer: str) -> tuple[Comparison, ...]:
     law = DepthLaw(placement, sublayers=(sublayer,))
-    low, high = (law.predict(n) for n in (512, 1024))
-    last = high.forward[1023].v * high.gradient[1023].v, high.forward[1].v * high.gradient[1].v
+    low, high = (law.predict(n) for n in (192, 384))
+    last = high.forward[383].v * high.gradient[383].v, high.forward[1].v * high.gradient[1].v
     return (
         equals("exponent of v_L in L", 1.0, math.log2(high.growth / low.growth), 1e-2),
         equals("|g_l|^2 v_l, first over last block", 1.0, last[1] / last[0], 1e-6),

@@ -16,9 +16,9 @@ from derive.laws.components import Moments, Setting, backward
 from derive.laws.initial import scheme, sizes
 from derive.laws.law import DepthLaw
 from derive.laws.meanfield import BlockMoments
-from derive.symbols import d, f
+from derive.symbols import d
 
-__all__ = ["Share", "amplification", "identity_path", "last_matrix_norm", "shares"]
+__all__ = ["Share", "amplification", "identity_path", "shares"]
 
 ZERO = Moments(0.0, 0.0)
 
@@ -37,15 +37,12 @@ class Share(NamedTuple):
     moved : float
         :math:`\mathbb E|\Delta F|^2/d` for a relative perturbation of its matrices: 1 for the last
         matrix times F, and the backward gain times the mean square of the input for the first.
-    variance : float
-        Of the weights of the last matrix of a feed-forward sublayer.
     """
 
     output: Moments
     gradient: Moments
     skip: float
     moved: float
-    variance: float
 
 
 def shares(law: DepthLaw, layers: int, **options: Any) -> list[Share]:
@@ -69,8 +66,7 @@ def shares(law: DepthLaw, layers: int, **options: Any) -> list[Share]:
     width = options.get("width") or 1024
     at = sizes(width, options.get("hidden"), layers)
     setting = Setting(scheme(law.init), law.tokens, law.memory, at)
-    hidden, found = at[f], []
-    variance = setting.gain(f, d, writes=True) / hidden
+    found = []
     for number in range(1, layers + 1):
         blocks = law.blocks_of(number, layers)
         scalars = law.scalars_of(number, layers)
@@ -100,7 +96,6 @@ def shares(law: DepthLaw, layers: int, **options: Any) -> list[Share]:
                 Moments(*map(float, back["branch", "branch"])),
                 float(back["x", "x"].v / arriving.v),
                 float(made.v + through * z.v),
-                float(variance),
             )
         )
     return found
@@ -109,19 +104,6 @@ def shares(law: DepthLaw, layers: int, **options: Any) -> list[Share]:
 def identity_path(found: list[Share]) -> float:
     """Return the mean square of a gradient that takes no branch: the product of the skips."""
     return math.prod(share.skip for share in found)
-
-
-def last_matrix_norm(share: Share, tokens: int = 1) -> float:
-    r"""Return the norm of the gradient of a feed-forward sublayer's last matrix.
-
-    .. math:: \sqrt{\mathbb E\lVert\partial\mathcal L/\partial W_2\rVert_F^2}
-        = \sqrt{\bigl(v_gv_h + (n-1)c_gc_h\bigr)/d}\,\lVert g_L\rVert,\qquad
-        h = \text{hidden features},\ v_F = f\sigma^2v_h
-
-    in units of :math:`\lVert g_L\rVert` over all tokens, with :math:`v_h` summed over features.
-    """
-    pairs = share.gradient.v * share.output.v + (tokens - 1) * share.gradient.c * share.output.c
-    return math.sqrt(pairs / share.variance)
 
 
 def amplification(law: DepthLaw, layers: int, **options: Any) -> float:

@@ -188,7 +188,7 @@ UPDATES = (
         "a perturbation of the weights moves the output by O(N) in post-norm, by O(log N) in "
         "pre-norm and with Admin",
         _amplified,
-        {"blocks": 64, "post": "post", "pre": "pre"},
+        {"blocks": 48, "post": "post", "pre": "pre"},
         "for independent perturbations of relu blocks it is 2N/3, and 2 (H_(N+2) - 3/2) twice "
         "(own): Admin weighs its branches as pre-norm does",
     ),
