@@ -13,7 +13,7 @@ WORKERS ?= auto
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup report catalogue literature laws verify book test test-slow lint types bench clean
+.PHONY: help setup report catalogue literature gallery laws verify book test test-slow lint types bench clean
 
 help:
 	@echo "make report     set up, then write report/index.html, report/report.tex and the depth figure"
@@ -22,6 +22,7 @@ help:
 	@echo "make verify     check every claim from scratch, by its proof"
 	@echo "make book       write all claims with their proofs: report/claims.pdf, report/claims.html"
 	@echo "make laws       write docs/law-coverage.md: the depth laws against stacks; about an hour"
+	@echo "make gallery    write docs/gallery.md and the figures of docs/gallery/"
 	@echo "make test       set up, then run every test"
 	@echo "make test-slow  only the tests that take more than about ten seconds"
 	@echo "make lint       ruff check, ruff format --check, import contracts"
@@ -78,6 +79,9 @@ book: $(STAMP)
 
 laws: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/derive coverage --deep --out docs/law-coverage.md $(ARGS)
+
+gallery: $(STAMP)
+	$(BIN)/derive gallery --out docs/gallery --page docs/gallery.md $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check

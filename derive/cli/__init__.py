@@ -18,6 +18,7 @@ from derive.cli.check import check
 from derive.cli.claims import book, claims, verify
 from derive.cli.coverage import coverage
 from derive.cli.depth import depth
+from derive.cli.gallery import gallery
 from derive.cli.law import law
 from derive.cli.literature import literature
 from derive.cli.lyapunov import lyapunov
@@ -40,6 +41,7 @@ def cli() -> None:
 for _command in (
     show,
     depth,
+    gallery,
     law,
     coverage,
     literature,

@@ -19,7 +19,7 @@ from derive.laws.initial import Scheme
 from derive.laws.law import DepthLaw
 from derive.laws.literature.entry import Comparison, Published, between, equals
 
-__all__ = ["TOKENS", "angle_exponent", "edge_of_chaos", "gradient_exponent"]
+__all__ = ["TOKENS", "angle_exponent", "edge_of_chaos", "gradient_exponent", "layer_exponent"]
 
 
 def _apart(law: DepthLaw, layers: int, correlation: float = 0.0) -> float:
@@ -74,8 +74,20 @@ def _gaussian(width: float) -> Scheme:
     return Scheme("gaussian", lambda fan_in, fan_out: width**2 / fan_in, "std width/sqrt(fan-in)")
 
 
-def _layer_exponent(alpha: float, width: float, activation: str, tokens: int) -> float:
-    """Return the angle exponent of attention and a feed-forward block of weights `width`."""
+def layer_exponent(alpha: float, width: float, activation: str, tokens: int) -> float:
+    r"""Return the angle exponent of a layer at equal tokens of mean square 1.
+
+    Parameters
+    ----------
+    alpha : float
+        Strength of both branches, of attention and of the feed-forward block.
+    width : float
+        Standard deviation of the feed-forward weights, times the root of their fan-in.
+    activation : str
+        The feed-forward sublayer.
+    tokens : int
+        n.
+    """
     equation = "x + alpha*F(N(x))"
     scaled = {"alpha": alpha}
     attention = DepthLaw(equation, "rmsnorm", ("attention",), tokens=tokens, values=scaled)
@@ -94,9 +106,9 @@ def edge_of_chaos(
     DomainError
         If tokens come together at every scale up to `most`.
     """
-    if _layer_exponent(alpha, most, activation, tokens) < 0:
+    if layer_exponent(alpha, most, activation, tokens) < 0:
         raise DomainError(f"activation: tokens come together at every scale with {activation}")
-    return float(brentq(lambda width: _layer_exponent(alpha, width, activation, tokens), 0.5, most))
+    return float(brentq(lambda width: layer_exponent(alpha, width, activation, tokens), 0.5, most))
 
 
 def _collapse(tokens: int, layers: int, sublayer: str) -> tuple[Comparison, ...]:
@@ -142,7 +154,7 @@ def _without_mlp(tokens: int, sublayer: str) -> tuple[Comparison, ...]:
 
 
 def _transition(activation: str, tokens: int) -> tuple[Comparison, ...]:
-    low, high = (_layer_exponent(1.0, width, activation, tokens) for width in (1.0, 4.0))
+    low, high = (layer_exponent(1.0, width, activation, tokens) for width in (1.0, 4.0))
     rows = [
         between("angle exponent of a layer, weights of scale 1", -math.inf, 0, low),
         between("angle exponent of a layer, weights of scale 4", 0, math.inf, high),
