@@ -1,0 +1,93 @@
+"""Bounded by a sum of sublayer Jacobians? No: by a product, and that is attained."""
+
+from __future__ import annotations
+
+import derive
+from derive.calculus.atoms import Inner, Matrix, Vector
+from derive.proof import Bound, Counterexample, Identity, SpectralNorm, Step, Theorem, Verdict
+from derive.symbols import d
+from proofs.bibliography import INTERVIEW
+from proofs.setting import identity, x
+
+__all__ = ["theorem"]
+
+_W, _w = Matrix("W", d, d), Vector("w", d)
+_A1, _A2 = Matrix("A_1", d, d), Matrix("A_2", d, d)
+_exact = derive.LayerNorm(gain=False, bias=False, eps=0)
+_half = "1/2"
+_AT = {
+    "W": [
+        [_half, 0, "-1/2", 0],
+        [0, _half, 0, "-1/2"],
+        ["-1/2", 0, _half, 0],
+        [0, "-1/2", 0, _half],
+    ],
+    "x": (1, -1, 1, -1),
+    "w": (1, 0, -1, 0),
+}
+
+
+theorem = Theorem(
+    id="interview-gradient-sum",
+    area="documents",
+    title="Bounded by a sum, not a product",
+    statement=(
+        "The gradient norm of pre-norm stays bounded by a sum of sublayer "
+        "Jacobians, not by a product."
+    ),
+    verdict=Verdict.REFUTED,
+    steps=(
+        Step(
+            (
+                "24 blocks whose branch Jacobians have norm 1 each stretch a vector "
+                "16777216 times; the sum of the norms is 24."
+            ),
+            "W is a projection that keeps w; x is a fixed point; J is symmetric",
+            Counterexample(
+                claim=lambda J: (
+                    (Inner(_w, J * _w) / Inner(_w, _w)) ** 24,
+                    24 * Inner(_w, (J - identity) * _w) / Inner(_w, _w),
+                ),
+                of=lambda: derive.jacobian(x + _W * _exact(x), x),
+                instead=lambda: derive.jacobian(_exact(x) + _W * _exact(x) / 2, x),
+                relation=">",
+                stated=("16777216", "24"),
+                width=4,
+                at=_AT,
+            ),
+        ),
+        Step(
+            (
+                r"What holds is a product: $\lVert(I+A_2)(I+A_1)\rVert \le (1+\lVert "
+                r"A_2\rVert)(1+\lVert A_1\rVert)$, and so on for more blocks."
+            ),
+            "submultiplicativity, triangle inequality",
+            Bound(
+                claim=lambda stack: (
+                    SpectralNorm(stack),
+                    (1 + SpectralNorm(_A2)) * (1 + SpectralNorm(_A1)),
+                ),
+                of=lambda: (identity + _A2) * (identity + _A1),
+                instead=lambda: (identity + 3 * _A2) * (identity + 3 * _A1),
+            ),
+        ),
+        Step(
+            (
+                "A sum there is, of total derivatives: $J_2J_1 = I + A_1 + A_2J_1$, "
+                "where $A_2J_1$ holds the product."
+            ),
+            "the product multiplied out",
+            Identity(
+                claim=lambda stack: (stack, identity + _A1 + _A2 * (identity + _A1)),
+                of=lambda: (identity + _A2) * (identity + _A1),
+                instead=lambda: _A2 * (identity + _A1),
+            ),
+        ),
+    ),
+    sources=(INTERVIEW("paragraph on pre-norm", seen="text"),),
+    holds_when=(
+        "The summands are total derivatives of the sublayers' outputs by the "
+        "input, which contain all products."
+    ),
+    fails_when=("The summands are the sublayers' own Jacobians, as the sentence says."),
+)

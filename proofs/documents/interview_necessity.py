@@ -1,0 +1,73 @@
+"""Pre-norm is not the only way to keep gradients at depth."""
+
+from __future__ import annotations
+
+from derive.proof import Cited, Gaussian, Step, Theorem, Verdict
+from derive.symbols import L
+from proofs.bibliography import DEEPNET, INTERVIEW
+from proofs.documents._shared import WIDE, law
+
+__all__ = ["theorem"]
+
+
+theorem = Theorem(
+    id="interview-necessity",
+    area="documents",
+    title="A necessity of depth",
+    statement=(
+        "The switch to pre-norm was a necessity for stability at depth; "
+        "models of 100 layers and more are possible only because of it."
+    ),
+    verdict=Verdict.REFUTED,
+    steps=(
+        Step(
+            (
+                "DeepNorm, a post-norm placement, has a mean squared gradient of 1 at "
+                "every depth, also at 252 sublayers."
+            ),
+            "relu sublayers; its skip weight tends to 1",
+            Gaussian(
+                claim=lambda found: (found.solution.gradient, 1),
+                of=law("deepnorm"),
+                instead=law("pre"),
+            ),
+        ),
+        Step(
+            "So has the placement of Keel, which norms on both sides.",
+            "relu sublayers",
+            Gaussian(
+                claim=lambda found: (found.solution.gradient, 1), of=law("keel"), instead=law("pre")
+            ),
+        ),
+        Step(
+            (
+                r"Without any norm, branches times $1/\sqrt L$ keep it below $\sqrt "
+                "e$."
+            ),
+            "(1 + 1/(2L))^L",
+            Gaussian(
+                claim=lambda found: (found.solution.gradient, (1 + 1 / (2 * L)) ** L),
+                of=law("skipinit"),
+                instead=law("no-norm"),
+            ),
+        ),
+        Step(
+            "DeepNorm was trained with 1000 layers.",
+            "taken from the source",
+            Cited(
+                ("Transformers of 1000 layers (2500 sublayers) were trained with DeepNorm."),
+                DEEPNET("abstract", seen="text"),
+            ),
+        ),
+    ),
+    sources=(INTERVIEW("paragraph on history; example 4", seen="text"),),
+    assumptions=(WIDE,),
+    holds_when=(
+        "The alternative is plain post-norm with cross-attention and nothing else changed."
+    ),
+    fails_when=(
+        "Scaled residuals count as alternatives: necessity in the strict "
+        "sense is refuted at the start of training, and in training by report "
+        "only."
+    ),
+)

@@ -1,0 +1,91 @@
+"""Could a long warm-up fix post-norm's depth problem? Not at the start; later is open."""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from derive.proof import Cited, Gaussian, Identity, Step, Theorem, Verdict
+from derive.symbols import L
+from proofs.bibliography import ADMIN, HANDBOOK, INTERVIEW, XIONG
+from proofs.documents._shared import CROSS, WIDE, law
+
+__all__ = ["theorem"]
+
+_N = sp.Symbol("N", positive=True)
+
+
+theorem = Theorem(
+    id="interview-question-warmup",
+    area="documents",
+    title="Question: a long enough warm-up",
+    statement=(
+        "Asked: could a sufficiently long warm-up fix post-norm's depth "
+        "problem? Answer: it cannot change the gradients of the start, which "
+        "in decoders vanish with depth; it can make early steps small; "
+        "whether long enough is ever enough is open, and one report says no."
+    ),
+    verdict=Verdict.OPEN,
+    steps=(
+        Step(
+            (
+                "Proved: at the start the squared gradient of a decoder that reads "
+                "one memory is $2^{-L}$ of what it is at the output; no rate of "
+                "learning is in this."
+            ),
+            "the law depends on the weights only",
+            Gaussian(
+                claim=lambda found: (found.solution.gradient, sp.Rational(1, 2) ** L),
+                of=law(CROSS, "attention"),
+                instead=law("post"),
+            ),
+        ),
+        Step(
+            ("Proved: in an encoder there is nothing of this kind to fix; it is 1."),
+            "relu sublayers",
+            Gaussian(
+                claim=lambda found: (found.solution.gradient, 1), of=law("post"), instead=law("pre")
+            ),
+        ),
+        Step(
+            (
+                r"Proved: plain post-norm has $\alpha = \beta = 1$, where the "
+                "first-order change of the output at a given relative update, "
+                r"$2N\cdot 2\beta^2/\alpha^2$, is $4N$: the rate would have to fall "
+                "with depth, and a warm-up ends."
+            ),
+            "algebra, with DeepNet's expression of the change",
+            Identity(
+                claim=lambda scale: (2 * _N * 2 / scale**2, 4 * _N),
+                of=lambda: sp.S.One,
+                instead=lambda: sp.Integer(2),
+            ),
+        ),
+        Step(
+            "Supported: six layers train with warm-up and fail without.",
+            "taken from the source",
+            Cited(
+                "Post-norm needs warm-up on translation at six layers.",
+                XIONG("section 3.2", seen="text"),
+            ),
+        ),
+        Step(
+            ("Supported, against: at 18 and 18 layers post-norm diverged with the usual warm-up."),
+            "taken from the source",
+            Cited(
+                "English-German translation: post-norm diverged at 18 layers.",
+                ADMIN("table of deep models", seen="secondary"),
+            ),
+        ),
+    ),
+    sources=(
+        INTERVIEW("first follow-up question", seen="text"),
+        HANDBOOK("paragraph 3", seen="text"),
+    ),
+    assumptions=(WIDE,),
+    remark=(
+        "Open: what the weights are after a warm-up. The laws are for random "
+        "weights; training can restore a vanished gradient, and nothing here "
+        "says that it must or cannot. A remedy that does not end with the "
+        "warm-up is a scaled residual (DeepNorm, Admin)."
+    ),
+)

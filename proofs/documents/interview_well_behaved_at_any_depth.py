@@ -1,0 +1,92 @@
+"""The identity path does not keep gradients well-behaved: 2^24 and 2^-24 at 24 blocks."""
+
+from __future__ import annotations
+
+import derive
+from derive.calculus.atoms import Inner, Matrix, Vector
+from derive.proof import Counterexample, Gaussian, Step, Theorem, Verdict
+from derive.symbols import L, d
+from proofs.bibliography import INTERVIEW
+from proofs.documents._shared import WIDE, law
+from proofs.setting import x
+
+__all__ = ["theorem"]
+
+_W, _w = Matrix("W", d, d), Vector("w", d)
+_exact = derive.LayerNorm(gain=False, bias=False, eps=0)
+_half = "1/2"
+_AT = {
+    "W": [
+        [_half, 0, "-1/2", 0],
+        [0, _half, 0, "-1/2"],
+        ["-1/2", 0, _half, 0],
+        [0, "-1/2", 0, _half],
+    ],
+    "x": (1, -1, 1, -1),
+    "w": (1, 0, -1, 0),
+}
+
+
+theorem = Theorem(
+    id="interview-well-behaved-at-any-depth",
+    area="documents",
+    title="Well-behaved through any depth",
+    statement=(
+        "Since pre-norm has an identity path, its gradients stay well-behaved "
+        "through arbitrary depth."
+    ),
+    verdict=Verdict.REFUTED,
+    steps=(
+        Step(
+            (
+                "With $F(z) = Wz$, W a projection, every block doubles w: after 24 "
+                "blocks it is 16777216 times as long."
+            ),
+            ("x is a fixed point, so that J is the same in every block; J is symmetric"),
+            Counterexample(
+                claim=lambda J: ((Inner(_w, J * _w) / Inner(_w, _w)) ** 24, 1),
+                of=lambda: derive.jacobian(x + _W * _exact(x), x),
+                instead=lambda: derive.jacobian(_exact(x) + _W * _exact(x) / 2, x),
+                relation=">",
+                stated=("16777216", "1"),
+                width=4,
+                at=_AT,
+            ),
+        ),
+        Step(
+            "With $F(z) = -Wz/2$ every block halves it.",
+            "the same fixed point",
+            Counterexample(
+                claim=lambda J: ((Inner(_w, J * _w) / Inner(_w, _w)) ** 24, 1),
+                of=lambda: derive.jacobian(x - _W * _exact(x) / 2, x),
+                instead=lambda: derive.jacobian(_exact(x) + _W * _exact(x) / 2, x),
+                relation="<",
+                stated=("5.960e-8", "1"),
+                width=4,
+                at=_AT,
+            ),
+        ),
+        Step(
+            ("At random weights the mean squared gradient grows as $1 + L/2$, a power of depth."),
+            "telescoping product, relu sublayers",
+            Gaussian(
+                claim=lambda found: (found.solution.gradient, 1 + L / 2),
+                of=law("pre"),
+                instead=law("no-norm"),
+            ),
+        ),
+    ),
+    sources=(
+        INTERVIEW("paragraph on the gradient highway", seen="text"),
+        INTERVIEW("paragraph on pre-norm: stable through arbitrary depth", seen="text"),
+    ),
+    assumptions=(WIDE,),
+    holds_when=(
+        "The weights are random and independent, as at the start of training: "
+        "then the growth is polynomial."
+    ),
+    fails_when=(
+        "The weights are any weights; they may add up in one direction, or "
+        "cancel it, exponentially in depth."
+    ),
+)
