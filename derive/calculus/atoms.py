@@ -165,8 +165,8 @@ class Inner(sp.Expr):
 
     @property
     def precedence(self) -> int:
-        """Grouped inside a product of scalars, unless it prints as a squared norm."""
-        return PRECEDENCE["Atom" if self.args[0] == self.args[1] else "Add"]
+        """Grouped inside a product of scalars; a squared norm is grouped under a power only."""
+        return PRECEDENCE["Pow" if self.args[0] == self.args[1] else "Add"]
 
     def _sympystr(self, printer: Any) -> str:
         from derive.calculus.printing import inner_text

@@ -20,7 +20,7 @@ theorem = Theorem(
         layer("A layer of ViT is pre-norm.", "vit", PRE, POST),
         Step(
             "GPT-3 has GPT-2's architecture.",
-            "taken from the source",
+            "the source",
             Cited(
                 (
                     "GPT-3 uses the model and architecture of GPT-2, with sparse "

@@ -39,7 +39,7 @@ theorem = Theorem(
     steps=(
         Step(
             "Of 18 decoder layers of language models, 12 are pre-norm.",
-            "as recognised and compared with autodiff",
+            "reading the layers, as for autodiff",
             Observed(
                 claim=lambda names: sum(
                     build_zoo(name).placement in ("pre", "parallel", "parallel-two-norms")

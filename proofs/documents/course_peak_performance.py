@@ -20,7 +20,7 @@ theorem = Theorem(
     steps=(
         Step(
             "With six layers or fewer post-norm has been better throughout.",
-            "taken from the source",
+            "the source",
             Cited(
                 ("Post-norm has consistently been better than pre-norm in shallow Transformers."),
                 B2T("abstract", seen="text"),
@@ -28,7 +28,7 @@ theorem = Theorem(
         ),
         Step(
             "Where both train, pre-norm is reported behind.",
-            "taken from the source",
+            "the source",
             Cited(
                 (
                     "Pre-norm's gradients at the bottom are larger than at the top, which "

@@ -48,7 +48,7 @@ theorem = Theorem(
         ),
         Step(
             ("In a comparison at 18 layers post-norm diverged and pre-norm trained."),
-            "taken from the source",
+            "the source",
             Cited(
                 (
                     "English-German translation with 18 encoder and 18 decoder layers: "

@@ -34,7 +34,7 @@ theorem = Theorem(
         ),
         Step(
             ("Pre-norm was trained without warm-up to the quality of post-norm with it."),
-            "taken from the source",
+            "the source",
             Cited(
                 ("Pre-norm without warm-up reaches comparable results on translation and BERT."),
                 XIONG("section 4", seen="text"),

@@ -56,7 +56,7 @@ theorem = Theorem(
                 "At an input whose features are equal it stretches by "
                 r"$1/\sqrt\epsilon$, here 100."
             ),
-            r"$d = 2$, $x = (1, 1)$, $\epsilon = 10^{-4}$",
+            r"evaluation at $d = 2$, $x = (1, 1)$, $\epsilon = 10^{-4}$",
             Counterexample(
                 claim=lambda D: (Inner(_w, D.jacobian * _w) / Inner(_w, _w), 1),
                 of=norm("layernorm"),

@@ -44,7 +44,7 @@ theorem = Theorem(
                 "Post-norm without warm-up, or with a short one, did not reach the "
                 "quality of post-norm with it."
             ),
-            "taken from the source",
+            "the source",
             Cited(
                 (
                     "On IWSLT and WMT translation post-norm depends on warm-up, and "
@@ -55,7 +55,7 @@ theorem = Theorem(
         ),
         Step(
             "The instability is one of updates, not of gradients.",
-            "taken from the source",
+            "the source",
             Cited(
                 ("Post-norm amplifies small changes of the weights in proportion to its depth."),
                 ADMIN("section 4", seen="secondary"),

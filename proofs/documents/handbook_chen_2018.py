@@ -17,7 +17,7 @@ theorem = Theorem(
     steps=(
         Step(
             "The paper that analysed it credits others.",
-            "taken from the source",
+            "the source",
             Cited(
                 (
                     "Earlier use of pre-norm is credited to Baevski and Auli, Child and "
@@ -31,7 +31,7 @@ theorem = Theorem(
                 "A history of the placement has it first in the code of "
                 "tensor2tensor, of March 2018, before Chen's paper of April."
             ),
-            "taken from the source",
+            "the source",
             Cited(
                 (
                     "Tensor2Tensor was the first to implement pre-norm; Domhan's paper of "

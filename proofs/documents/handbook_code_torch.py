@@ -26,7 +26,7 @@ theorem = Theorem(
     steps=(
         Step(
             "All 32 entries agree to twelve digits.",
-            "both run in double precision",
+            "a run of both in double precision",
             Observed(
                 claim=_agreeing,
                 of=demo(),

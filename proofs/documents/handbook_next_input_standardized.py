@@ -59,7 +59,7 @@ theorem = Theorem(
         ),
         Step(
             r"Where $v = \epsilon$ the variance is one half.",
-            r"at $d = 2$, $x = (1, -1)$, $\epsilon = 1$",
+            r"evaluation at $d = 2$, $x = (1, -1)$, $\epsilon = 1$",
             Counterexample(
                 claim=lambda y: (Inner(y.body.output, y.body.output) / d, 1),
                 of=_bare("layernorm"),
@@ -71,7 +71,7 @@ theorem = Theorem(
         ),
         Step(
             "With a bias the mean is the bias's.",
-            "gain 1 and bias 1 in two dimensions",
+            "evaluation with gain 1 and bias 1 in two dimensions",
             Counterexample(
                 claim=lambda y: (Inner(one, y.body.output) / d, 0),
                 of=lambda: derive.LayerNorm()(x),

@@ -26,9 +26,9 @@ theorem = Theorem(
         ),
         Step(
             "The paper states this equation.",
-            "taken from the source",
+            "the source",
             Cited(
-                "The output of each sublayer is LayerNorm(x + Sublayer(x)).",
+                "The output of each sublayer is $N(x + F(x))$, with layer normalization.",
                 VASWANI("section 3.1", seen="memory"),
             ),
         ),

@@ -21,7 +21,7 @@ theorem = Theorem(
     steps=(
         Step(
             "The mean of the input is as printed.",
-            "the document's seed and order of draws",
+            "a run with the document's seed and order of draws",
             Observed(
                 claim=lambda found: found.x.mean(),
                 of=demo(),
@@ -32,7 +32,7 @@ theorem = Theorem(
         ),
         Step(
             "Its standard deviation is as printed.",
-            "the document's seed and order of draws",
+            "a run with the document's seed and order of draws",
             Observed(
                 claim=lambda found: found.x.std(),
                 of=demo(),
@@ -43,7 +43,7 @@ theorem = Theorem(
         ),
         Step(
             "The standard deviation of the output is 1.0000 to four decimals.",
-            "the document's seed and order of draws",
+            "a run with the document's seed and order of draws",
             Observed(
                 claim=lambda found: found.y.std(),
                 of=demo(),

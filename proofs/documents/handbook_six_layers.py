@@ -21,7 +21,7 @@ theorem = Theorem(
     steps=(
         Step(
             "torch's Transformer has six encoder layers by default.",
-            "read off the signature",
+            "the signature of the installed module",
             Observed(
                 claim=lambda found: found["num_encoder_layers"],
                 of=signature("Transformer"),
@@ -32,7 +32,7 @@ theorem = Theorem(
         ),
         Step(
             "torch's Transformer has six decoder layers by default.",
-            "read off the signature",
+            "the signature of the installed module",
             Observed(
                 claim=lambda found: found["num_decoder_layers"],
                 of=signature("Transformer"),

@@ -44,7 +44,7 @@ theorem = Theorem(
         ),
         Step(
             "The paper is an analysis of both placements.",
-            "taken from the source",
+            "the source",
             Cited(
                 "Gradients at initialisation are bounded for both placements.",
                 XIONG("theorem 1", seen="text"),

@@ -25,12 +25,12 @@ theorem = Theorem(
         ),
         Step(
             "BERT's schedule warms up over 10000 steps.",
-            "taken from the source",
+            "the source",
             Cited("10000 warm-up steps to a rate of 1e-4.", XIONG("section 4.1", seen="text")),
         ),
         Step(
             "The large model has 24 layers.",
-            "taken from the source",
+            "the source",
             Cited("BERT-large has 24 layers.", BERT("section 3", seen="memory")),
         ),
     ),

@@ -51,7 +51,7 @@ theorem = Theorem(
         ),
         Step(
             "Unstable from ten layers on.",
-            "taken from the source",
+            "the source",
             Cited(
                 ("Training of post-norm with ten or more layers often becomes unstable."),
                 B2T("abstract", seen="text"),
@@ -59,7 +59,7 @@ theorem = Theorem(
         ),
         Step(
             "Diverged at 18.",
-            "taken from the source",
+            "the source",
             Cited(
                 (
                     "English-German translation, 18 encoder and 18 decoder layers: "
@@ -70,7 +70,7 @@ theorem = Theorem(
         ),
         Step(
             "Unusable from 250 million parameters on.",
-            "taken from the source",
+            "the source",
             Cited(
                 ("Perplexity 26.95 at 130M, 1409.79 at 250M, 1368.33 at 350M with post-norm."),
                 CURSE("table 1", seen="text"),
@@ -78,7 +78,7 @@ theorem = Theorem(
         ),
         Step(
             "BERT-large trained, with 24.",
-            "taken from the source",
+            "the source",
             Cited(
                 ("BERT-large has 24 post-norm layers and was trained with 10000 warm-up steps."),
                 XIONG("section 4.1, on BERT's settings", seen="text"),

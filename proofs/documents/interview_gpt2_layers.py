@@ -26,7 +26,7 @@ theorem = Theorem(
         layer("Pre-norm it is.", "gpt2", PRE, POST),
         Step(
             "The family has four depths.",
-            "taken from the source",
+            "the source",
             Cited(
                 ("12, 24, 36 and 48 layers; the model called GPT-2 in the report is the last."),
                 RADFORD("table 2", seen="memory"),

@@ -42,7 +42,7 @@ theorem = Theorem(
                 "24 blocks whose branch Jacobians have norm 1 each stretch a vector "
                 "16777216 times; the sum of the norms is 24."
             ),
-            "W is a projection that keeps w; x is a fixed point; J is symmetric",
+            "a projection W that keeps w, a fixed point x, and symmetry of J",
             Counterexample(
                 claim=lambda J: (
                     (Inner(_w, J * _w) / Inner(_w, _w)) ** 24,

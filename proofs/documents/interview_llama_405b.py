@@ -19,7 +19,7 @@ theorem = Theorem(
         layer("A layer of Llama is pre-norm with RMSNorm.", "llama", PRE, POST),
         Step(
             "The largest model has 126 layers.",
-            "taken from the source",
+            "the source",
             Cited("Llama 3.1 405B: 126 layers.", LLAMA3("table 3", seen="memory")),
         ),
     ),

@@ -53,7 +53,7 @@ theorem = Theorem(
         ),
         Step(
             "DeepNorm was trained with 1000 layers.",
-            "taken from the source",
+            "the source",
             Cited(
                 ("Transformers of 1000 layers (2500 sublayers) were trained with DeepNorm."),
                 DEEPNET("abstract", seen="text"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sympy as sp
 
 from derive.proof import Cited, Gaussian, Step, Theorem, Verdict
@@ -12,16 +14,13 @@ from proofs.documents._shared import WIDE, law
 __all__ = ["theorem"]
 
 
-class _Sum:
-    """Mean square of stream and next branch together, over that of the stream, after L blocks."""
-
-    def __init__(self, placement: str) -> None:
-        added = law("pre")().recursion[0].subs(_v, 0)
-        stream = law(placement)().solution.forward
-        self.explicit = (stream + added) / stream
-
-
 _v = sp.Symbol("v", positive=True)
+
+
+def _share(found: Any) -> sp.Expr:
+    """Return the share of the next branch in its sum with the stream, after L blocks."""
+    added = found.components[0].output.subs(_v, 1)
+    return added / (found.solution.forward + added)
 
 
 theorem = Theorem(
@@ -44,9 +43,9 @@ theorem = Theorem(
             ),
             "the stream has mean square 1 in front of every block",
             Gaussian(
-                claim=lambda found: (1 - 1 / found.explicit, sp.Rational(1, 3)),
-                of=lambda: _Sum("post"),
-                instead=lambda: _Sum("pre"),
+                claim=lambda found: (_share(found), sp.Rational(1, 3)),
+                of=law("post"),
+                instead=law("pre"),
             ),
         ),
         Step(
@@ -56,9 +55,9 @@ theorem = Theorem(
             ),
             "$f/(v_L + f)$ with $v_L = 1 + L/2$",
             Gaussian(
-                claim=lambda found: (1 - 1 / found.explicit, 1 / (L + 3)),
-                of=lambda: _Sum("pre"),
-                instead=lambda: _Sum("post"),
+                claim=lambda found: (_share(found), 1 / (L + 3)),
+                of=law("pre"),
+                instead=law("post"),
             ),
         ),
         Step(
@@ -76,7 +75,7 @@ theorem = Theorem(
         ),
         Step(
             "Supported: the observation, and an explanation of this kind.",
-            "taken from the source",
+            "the source",
             Cited(
                 (
                     "Post-norm keeps larger gradient norms in the higher layers, which "

@@ -62,7 +62,7 @@ theorem = Theorem(
         ),
         Step(
             "Supported: six layers train with warm-up and fail without.",
-            "taken from the source",
+            "the source",
             Cited(
                 "Post-norm needs warm-up on translation at six layers.",
                 XIONG("section 3.2", seen="text"),
@@ -70,7 +70,7 @@ theorem = Theorem(
         ),
         Step(
             ("Supported, against: at 18 and 18 layers post-norm diverged with the usual warm-up."),
-            "taken from the source",
+            "the source",
             Cited(
                 "English-German translation: post-norm diverged at 18 layers.",
                 ADMIN("table of deep models", seen="secondary"),

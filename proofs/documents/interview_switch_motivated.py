@@ -23,7 +23,7 @@ theorem = Theorem(
     steps=(
         Step(
             ("The report describes the move and likens it to pre-activation ResNets."),
-            "taken from the source",
+            "the source",
             Cited(
                 (
                     "The norm is moved to the input of each sub-block, similar to a "
@@ -34,7 +34,7 @@ theorem = Theorem(
         ),
         Step(
             ("It gives accumulation over depth as the reason for its initialization."),
-            "taken from the source",
+            "the source",
             Cited(
                 (
                     "Weights of residual layers are scaled by one over the root of their "

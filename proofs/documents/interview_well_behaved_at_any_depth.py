@@ -42,7 +42,7 @@ theorem = Theorem(
                 "With $F(z) = Wz$, W a projection, every block doubles w: after 24 "
                 "blocks it is 16777216 times as long."
             ),
-            ("x is a fixed point, so that J is the same in every block; J is symmetric"),
+            ("a fixed point x, so that J is the same in every block, and symmetry of J"),
             Counterexample(
                 claim=lambda J: ((Inner(_w, J * _w) / Inner(_w, _w)) ** 24, 1),
                 of=lambda: derive.jacobian(x + _W * _exact(x), x),

@@ -92,7 +92,7 @@ class BlockEquation(Check):
     def formula(self) -> Formula:
         """Return the equation."""
         words = f"{self.system}: {self.equation}"
-        return Formula(words, rf"\mathtt{{{self.system}}}:\quad {_equation_latex(self.equation)}")
+        return Formula(words, rf"\mathtt{{{self.system}}}", ":", _equation_latex(self.equation))
 
     def wrong(self) -> Iterator[tuple[str, Check]]:
         """Yield branches subtracted, left out, without their skip; other places; a factor."""
@@ -183,7 +183,7 @@ def default(claim: str, of: str, field: str, stated: str, instead: str | Callabl
     """Return the step that a configuration of transformers has a number by default."""
     return Step(
         claim,
-        "read off the installed configuration",
+        "the installed configuration",
         Observed(
             claim=lambda found: getattr(found, field),
             of=config(of),

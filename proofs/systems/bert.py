@@ -25,7 +25,7 @@ theorem = Theorem(
         ),
         Step(
             "The large model has 24.",
-            "taken from the source",
+            "the source",
             Cited("BERT-large has 24 layers.", BERT("section 3", seen="memory")),
         ),
     ),

@@ -24,7 +24,7 @@ theorem = Theorem(
         ),
         Step(
             "The other sizes have 24, 36 and 48 layers.",
-            "taken from the source",
+            "the source",
             Cited(
                 "The four models have 12, 24, 36 and 48 layers.", RADFORD("table 2", seen="memory")
             ),

@@ -28,7 +28,7 @@ theorem = Theorem(
         ),
         Step(
             "The 405B model has 126 layers.",
-            "taken from the source",
+            "the source",
             Cited("Llama 3.1 405B has 126 layers.", LLAMA3("table 3", seen="memory")),
         ),
     ),

@@ -27,7 +27,7 @@ theorem = Theorem(
         ),
         Step(
             "The encoder has six layers.",
-            "read off the signature of the installed module",
+            "the signature of the installed module",
             Observed(
                 claim=lambda found: found["num_encoder_layers"],
                 of=signature("Transformer"),
@@ -38,7 +38,7 @@ theorem = Theorem(
         ),
         Step(
             "The decoder has six layers.",
-            "read off the signature of the installed module",
+            "the signature of the installed module",
             Observed(
                 claim=lambda found: found["num_decoder_layers"],
                 of=signature("Transformer"),
@@ -49,7 +49,7 @@ theorem = Theorem(
         ),
         Step(
             "Its switch to pre-norm is off by default.",
-            "read off the signature of the installed module",
+            "the signature of the installed module",
             Observed(
                 claim=lambda found: found["norm_first"],
                 of=signature("TransformerEncoderLayer"),
