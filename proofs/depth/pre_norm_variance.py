@@ -19,7 +19,7 @@ theorem = Theorem(
     statement=(
         r"For $x_{l+1} = x_l + F(N(x_l))$, $v_L = \mathbb E|x_L|^2/d = 1 + Lf$, with $f$ the mean "
         r"square of a branch at unit input; $1 + L/2$ for relu and matrices of variance "
-        r"$1/\mathrm{fan\ in}$."
+        "one over fan-in."
     ),
     verdict=Verdict.PROVED,
     assumptions=(WIDE,),
