@@ -80,3 +80,13 @@ def test_check_bert(capsys):
 def test_every_example_is_tested():
     tested = set(re.findall(r"run\(\"(\w+\.py)\"", Path(__file__).read_text()))
     assert tested == {path.name for path in EXAMPLES.glob("*.py")}
+
+
+def test_advise_a_deep_stack(capsys):
+    shown = run("advise_a_deep_stack.py", capsys)
+    assert number(shown, "power, power") == 1.072
+    # 1/sqrt(L): four times the depth, half the scale
+    deep, shallow = (number(shown, f"{n} blocks: branch times") for n in (48, 12))
+    assert abs(shallow / deep - 2) < 0.01
+    low, high = number(shown, "interval"), number(shown, " to")
+    assert low < 1.5 < high < number(shown, "without the scale:")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import click
 
 import derive
+from derive.cli.advise import advise
 from derive.cli.bench import bench
 from derive.cli.catalogue import catalogue, list_
 from derive.cli.check import check
@@ -45,6 +46,7 @@ for _command in (
     law,
     coverage,
     literature,
+    advise,
     lyapunov,
     spectrum,
     paths,

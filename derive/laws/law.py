@@ -362,7 +362,7 @@ class DepthLaw:
             return None
         if entry is not None and entry.is_layer:
             return None
-        blocks = _blocks(self.placement, self.norm, self.sublayers)
+        blocks = self.blocks_of(1, 1)
         mixes = any(
             isinstance(e, Apply) and e.mapping.mixes_tokens
             for e in sp.preorder_traversal(blocks["x"])

@@ -140,6 +140,8 @@ class BlockMoments:
         return factor, rest
 
     def _number(self, scalar: sp.Expr) -> Number:
+        if scalar.is_Symbol and scalar.name in self.scalars:
+            return self.setting.number(sp.sympify(self.scalars[scalar.name]))
         values = {s: self.scalars[s.name] for s in scalar.free_symbols if s.name in self.scalars}
         found = scalar.subs(values)
         missing = sorted(s.name for s in scalar.free_symbols - set(values))

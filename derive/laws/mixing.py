@@ -46,7 +46,14 @@ from derive.laws.setting import Setting
 from derive.laws.softmax import SoftmaxMoments, softmax_moments
 from derive.symbols import d
 
-__all__ = ["averaged", "averaged_back", "mixed", "scores_back", "values_back"]
+__all__ = [
+    "averaged",
+    "averaged_back",
+    "averaged_tangent",
+    "mixed",
+    "scores_back",
+    "values_back",
+]
 
 Number = Any
 AnyMoments = Any
@@ -94,6 +101,28 @@ def averaged_back(mapping: Any, g: AnyMoments, z: AnyMoments, setting: Setting) 
         if not cross:
             behind = behind.plus(keys.times(setting.gain(d, d, role="K"), 1))
     return behind
+
+
+def averaged_tangent(mapping: Any, u: AnyMoments, z: AnyMoments, setting: Setting) -> AnyMoments:
+    """Return the moments of a tangent at the output of an attention of uniform weights.
+
+    Raises
+    ------
+    UnknownNodeError
+        If the weights are not uniform, or an option has no known moments.
+    """
+    _check(mapping, setting)
+    if setting.scores != "uniform":
+        raise UnknownNodeError(
+            f"scores: expected uniform ones, whose tangents are known, got {setting.scores}"
+        )
+    if isinstance(mapping, CrossAttention):
+        return u.times(0, 0)
+    _, unit = _projected(mapping, "V", z, setting)
+    root = np.sqrt(setting.gain(d, d, role="V") * setting.gain(d, d, role="O") * unit)
+    if isinstance(u, TokenMoments):
+        return _averaged_tokens(u, mapping.causal, setting, back=False).times(root, root)
+    return z.like(*_mixed(u.times(root, root), _weights(mapping, z, setting), setting))
 
 
 def values_back(mapping: Any, g: AnyMoments, z: AnyMoments, setting: Setting) -> AnyMoments:
