@@ -86,7 +86,7 @@ def test_derived_jacobians_and_pytorch_agree(placement):
     ],
     ids=",".join,
 )
-@pytest.mark.parametrize("placement", ["post", "sandwich", "siamesenorm"])
+@pytest.mark.parametrize("placement", ["sandwich", "siamesenorm"])
 def test_norms_and_sublayers_agree(placement, norm, sublayers):
     assert max(compared(drawn_stack(placement, norm, sublayers))) < 1e-10
 
@@ -151,17 +151,19 @@ def test_a_gradient_that_vanishes_is_zero():
 
 
 def test_gradients_below_the_smallest_float_are_followed():
-    """About (1/sqrt 2)^400 times those at the output, where float32 ends at 1e-45."""
+    """About (1/sqrt 2)^330 times those at the output, where float32 ends at 1e-45."""
     law = DepthLaw("N(x + C(x))", sublayers=("attention",), tokens=2, memory=Moments(1.0, 1.0))
-    draws = _Draws(law, 400, width=8, hidden=None, heads=2)
+    draws = _Draws(law, 330, width=8, hidden=None, heads=2)
     rng = np.random.default_rng(4)
     memory = np.repeat(rng.normal(size=(1, 8)), 2, axis=0)
     x, g = rng.normal(size=(2, 2, 8))
     weights = partial(draws.weights, seed=0, memory=memory)
-    single = RandomStack(draws.blocks, weights, dtype="float32").gradients(x, g)
-    double = draws.stack(weights).gradient_log_norms(x, g)
+    single, double = (
+        RandomStack(draws.blocks, weights, dtype=t).gradients(x, g).gradient_log_norms
+        for t in ("float32", "float64")
+    )
     assert double[0] < math.log(1e-46)
-    assert np.max(np.abs(single.gradient_log_norms - double)) < 1e-2
+    assert np.max(np.abs(single - double)) < 1e-2
 
 
 # -- refusals
@@ -201,33 +203,33 @@ FACTS = {"backend": "torch", "confidence": 0.999}
 
 def test_pre_norm_adds_a_half_at_every_block():
     """v_L = 1 + L/2, and the gradient ratio is v_L/v_0."""
-    found = measure(DepthLaw("pre"), 24, width=128, hidden=256, seeds=16, **FACTS)
-    assert found.growth.covers(13)
-    assert found.gradient_ratio.covers(13)
-    assert found.growth.high < 25  # peri's
-    assert found.growth.low > 2.9  # LayerNorm Scaling's
+    found = measure(DepthLaw("pre"), 16, width=128, hidden=128, seeds=12, **FACTS)
+    assert found.growth.covers(9)
+    assert found.gradient_ratio.covers(9)
+    assert found.growth.high < 17  # peri's
+    assert found.growth.low > 2.7  # LayerNorm Scaling's
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.0, 3.0])
 def test_peri_norm_adds_one_whatever_the_scale_of_the_branch(scale):
     law = DepthLaw("x + N2(alpha*F(N1(x)))", values={"alpha": scale})
-    found = measure(law, 24, width=128, hidden=256, seeds=8, **FACTS)
-    assert found.growth.covers(25)
-    assert found.gradient_ratio.covers(25)
-    assert found.growth.low > 13
+    found = measure(law, 16, width=128, hidden=128, seeds=8, **FACTS)
+    assert found.growth.covers(17)
+    assert found.gradient_ratio.covers(17)
+    assert found.growth.low > 9
 
 
 def test_layernorm_scaling_grows_like_half_the_harmonic_number():
-    found = measure(DepthLaw("lns"), 24, width=128, hidden=256, seeds=16, **FACTS)
-    want = 1 + sum(1 / k for k in range(1, 25)) / 2
+    found = measure(DepthLaw("lns"), 16, width=128, hidden=128, seeds=12, **FACTS)
+    want = 1 + sum(1 / k for k in range(1, 17)) / 2
     assert found.growth.covers(want)
     assert found.gradient_ratio.covers(want)
-    assert not found.growth.covers(13)
+    assert not found.growth.covers(9)
 
 
 def test_a_decoder_on_correlated_memory_halves_the_gradient_at_every_block():
     together = DepthLaw("N(x + C(x))", sublayers=("attention",), tokens=8, memory=Moments(1.0, 1.0))
-    found = measure(together, 12, width=128, seeds=24, **FACTS)
+    found = measure(together, 12, width=128, seeds=16, **FACTS)
     assert found.gradient_ratio.covers(0.5**12)
     assert found.gradient_ratio.high < (1 + 1 / 8) ** -12  # that of independent memory tokens
 

@@ -57,9 +57,16 @@ def test_the_last_layer_shrinks_with_depth_before_a_norm_only():
 SOLVED = {"omega": 1.5}
 
 
-@pytest.mark.parametrize("sublayer", ["ffn:relu", "ffn:gelu", "gated:relu"])
+SINGLE = [name for name, entry in PLACEMENTS.items() if not entry.is_layer]
+
+
 @pytest.mark.parametrize(
-    "placement", [name for name, entry in PLACEMENTS.items() if not entry.is_layer]
+    ("placement", "sublayer"),
+    [
+        *((name, "ffn:relu") for name in SINGLE),
+        *((name, "ffn:gelu") for name in ("post", "pre", "scaled-residual")),
+        ("sandwich", "gated:relu"),
+    ],
 )
 def test_closed_forms_are_the_numbers_of_the_recursion(placement, sublayer):
     law = DepthLaw(placement, sublayers=(sublayer,), values=SOLVED if placement == "admin" else {})
@@ -192,12 +199,14 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def measured():
+    pytest.importorskip("torch")
     return {
-        name: measure(law, 3, width=64, seeds=16, weights=True, **options)
+        name: measure(law, 3, width=64, seeds=16, weights=True, backend="torch", **options)
         for name, (law, options) in CASES.items()
     }
 
 
+@pytest.mark.torch
 def test_the_intervals_hold_the_laws_of_weight_gradients(measured):
     """Matrices of a stack share its spread: at most two of ten stacks miss a first matrix.
 
@@ -211,6 +220,7 @@ def test_the_intervals_hold_the_laws_of_weight_gradients(measured):
     assert len(missed) <= 2, missed
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("name", CASES)
 def test_every_matrix_is_near_its_law(measured, name):
     """All matrices of all blocks, within the interval at four standard errors and L/d."""
@@ -226,6 +236,7 @@ def test_every_matrix_is_near_its_law(measured, name):
             assert distance <= 2 * half + 3 / 64, (matrix, estimate, law[matrix])
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(
     ("case", "wrong"),
     [
