@@ -84,13 +84,13 @@ def test_all_has_a_row_for_every_placement_and_reasons(capsys):
     rows = rows_of(capsys, "all", "--layers", "3")
     assert [r["placement"] for r in rows] == [*PLACEMENTS, *STREAMS, *MIXES]
     without = {r["placement"]: r for r in rows if r["predicted"] is None}
-    assert set(without) == {"admin", "mhc"}
+    assert set(without) == {"mhc"}
     for row in without.values():
         assert list(row) == KEYS
         assert row["forward_law"].startswith("none: values: no value for the scalar")
     code, out, _ = run(capsys, "all", "--layers", "3", "--sublayer", "ffn:silu")
     assert code == 0
-    assert "admin: none: values: no value for the scalar omega" in out
+    assert "mhc: none: values: no value for the scalar a" in out
 
 
 def test_all_goes_on_where_one_law_overflows(capsys, monkeypatch):
@@ -203,7 +203,6 @@ def test_depths_are_read():
         (("pre", "--correlation", "nan"), "correlation: expected -1 to 1"),
         (("pre", "--memory-correlation", "2"), "memory: expected"),
         (("pre", "--monte-carlo", "--seeds", "1"), "seeds: expected at least 2, got 1"),
-        (("admin",), "values: no value for the scalar omega"),
         (("all", "--layers", "2", "--sublayer", "abstract"), "sublayer: expected ffn, gated"),
         (("all", "--width", "2"), "width: expected at least 3, got 2"),
         (("no-norm", "--layers", "3000"), "layers: expected fewer, the mean square after block"),

@@ -29,6 +29,7 @@ from derive.errors import DomainError, UnknownNameError, UnknownNodeError
 from derive.laws.components import Moments, Setting, backward
 from derive.laws.initial import Scheme, scheme, sizes
 from derive.laws.meanfield import BlockMoments, StreamMoments
+from derive.laws.modes import TokenSolution, solve_modes
 from derive.laws.moments import TokenMoments
 from derive.laws.setting import SCORES
 from derive.laws.solve import Solution, solve, tidy
@@ -45,6 +46,12 @@ LARGEST = 1e150
 """Mean square up to which a law is evaluated: its square still fits into a float."""
 ENTRIES = 10**8
 """Of all the matrices of tokens over depth, about 3 GB."""
+PROFILED = {"admin": "omega"}
+r"""Shortcut weights that are profiled: :math:`\omega_l^2 = 1 + \sum_{k<l}\operatorname{Var}F_k`.
+
+Liu et al., 2020, arXiv:2004.08249, as in the authors' code (read as text): from 1 on,
+the square of each ratio is that before it plus the variance of the branch.
+"""
 INDEPENDENT = Moments(1.0, 0.0)
 """Tokens of mean square 1 without correlation."""
 
@@ -268,17 +275,14 @@ class DepthLaw:
         signal = self._of_tokens(Moments(start, start * correlation), layers)
         moments: StreamMoments = {(a, b): signal for a in names for b in names}
         passed: list[BlockMoments] = []
-        forward = [signal]
+        forward, profiled = [signal], 1.0
         for number in range(1, layers + 1):
-            passed.append(
-                BlockMoments(
-                    self.blocks_of(number, layers),
-                    moments,
-                    setting,
-                    self.scalars_of(number, layers),
-                )
-            )
+            scalars = self.scalars_of(number, layers)
+            if self._profiled is not None:
+                scalars.setdefault(self._profiled, math.sqrt(profiled))
+            passed.append(BlockMoments(self.blocks_of(number, layers), moments, setting, scalars))
             moments = passed[-1].forward()
+            profiled += sum(made.v for _, made in passed[-1].branches.values())
             _held(moments, f"the mean square after block {number} of {layers}")
             forward.append(moments[names[0], names[0]])
         unit = self._of_tokens(Moments(1.0, gradient_correlation), layers)
@@ -298,6 +302,10 @@ class DepthLaw:
             _each_token(gradient),
             tuple(reversed(blocks)),
         )
+
+    @property
+    def _profiled(self) -> str | None:
+        return PROFILED.get(self.placement.lower())
 
     def _of_tokens(self, moments: Moments, layers: int) -> Any:
         """Return the moments token by token where a causal mask tells tokens apart."""
@@ -341,6 +349,8 @@ class DepthLaw:
             return "sublayers of several kinds take turns"
         if self.scores != "uniform" and self._attends:
             return "the moments of the attention weights are integrals"
+        if self._profiled is not None and self.symbolic is None:
+            return f"{self._profiled} is profiled block by block"
         if self.symbolic is None:
             return "the activation has no moments in closed form where v is a variable"
         return "attention mixes tokens, whose correlations change" if self._mixes_tokens else ""
@@ -376,18 +386,29 @@ class DepthLaw:
             self.scores,
             sp.nsimplify(self.dropout, rational=True),
         )
+        state_of = {("x", "x"): Moments(_v, _c if mixes else sp.S.Zero)}
+        scalars = {
+            name: sp.nsimplify(value, rational=True)
+            for name, value in self._scalars(self.placement, l, L).items()
+        }
         try:
-            return BlockMoments(
-                blocks,
-                {("x", "x"): Moments(_v, _c if mixes else sp.S.Zero)},
-                setting,
-                {
-                    name: sp.nsimplify(value, rational=True)
-                    for name, value in self._scalars(self.placement, l, L).items()
-                },
-            )
+            if self._profiled is not None and self._profiled not in scalars:
+                if mixes or self.start != 1:
+                    return None
+                branch = self._branch_at_one(blocks, setting, {**scalars, self._profiled: sp.S.One})
+                scalars[self._profiled] = sp.sqrt(1 + (l - 1) * branch)
+            return BlockMoments(blocks, state_of, setting, scalars)
         except UnknownNodeError:
             return None
+
+    @staticmethod
+    def _branch_at_one(
+        blocks: Mapping[str, sp.Basic], setting: Setting, scalars: Mapping[str, Any]
+    ) -> sp.Expr:
+        """Return the variance of the branches where every block gets mean square 1."""
+        state_of = {("x", "x"): Moments(sp.S.One, sp.S.Zero)}
+        branches = BlockMoments(blocks, state_of, setting, scalars).branches
+        return sum((made.v for _, made in branches.values()), sp.S.Zero)
 
     @cached_property
     def components(self) -> tuple[Component, ...]:
@@ -427,6 +448,21 @@ class DepthLaw:
         if self.recursion is None:
             return None
         return solve(*self.recursion, _v, sp.nsimplify(self.start, rational=True))
+
+    @cached_property
+    def token_solution(self) -> TokenSolution | None:
+        """Return the recursion of uniform attention solved in L, or None.
+
+        For placements with one stream whose sublayers are all attention without dropout.
+        """
+        if self.correlated is None or self.dropout or not self._only_attention:
+            return None
+        return solve_modes(self.correlated[0], _v, _c, sp.nsimplify(self.start, rational=True))
+
+    @cached_property
+    def _only_attention(self) -> bool:
+        branches = () if self.symbolic is None else self.symbolic.branches
+        return all(branch.mapping.mixes_tokens for branch in branches)
 
 
 def _each_token(moments: Sequence[Any]) -> np.ndarray | None:

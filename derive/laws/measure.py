@@ -220,7 +220,8 @@ def measure(
         start=start,
     )
     expected = predicted.weights if weights else ()
-    draws = _Draws(law, layers, width=width, hidden=hidden, heads=heads)
+    scalars = [{k: float(v) for k, v in one.scalars.items()} for one, _ in predicted.blocks]
+    draws = _Draws(law, scalars, width=width, hidden=hidden, heads=heads)
     copies = len(draws.blocks[0])
     runs = []
     for one in range(seed, seed + seeds):
@@ -309,18 +310,22 @@ class _Draws:
     """The blocks of random stacks, and the weights of each layer, drawn when they are asked for."""
 
     def __init__(
-        self, law: DepthLaw, layers: int, *, width: int, hidden: int | None, heads: int
+        self,
+        law: DepthLaw,
+        scalars: list[dict[str, float]],
+        *,
+        width: int,
+        hidden: int | None,
+        heads: int,
     ) -> None:
+        layers = len(scalars)
         self.tokens = law.tokens
         self.options: dict[str, Any] = {"width": width, "hidden": hidden, "heads": heads}
         self.setting = Setting(
             scheme(law.init), law.tokens, law.memory, sizes(width, hidden, layers), law.scores
         )
-        numbers = range(1, layers + 1)
-        self.blocks = [law.blocks_of(number, layers) for number in numbers]
-        self.scalars = [
-            {k: float(v) for k, v in law.scalars_of(number, layers).items()} for number in numbers
-        ]
+        self.blocks = [law.blocks_of(number, layers) for number in range(1, layers + 1)]
+        self.scalars = scalars
 
     def weights(self, layer: int, *, seed: int, memory: np.ndarray) -> dict[str, Any]:
         """Return the weights of a layer, from 0, with the variances of the law's scheme."""

@@ -22,6 +22,13 @@ def law_words(law: DepthLaw) -> tuple[str, str]:
         return f"v_L = {forward}", f"|g_0|^2/|g_L|^2 = {gradient}"
     if law.recursion is not None:
         return f"v -> {law.recursion[0]}", f"product over l of G_l(v) = {law.recursion[1]}"
+    if law.token_solution is not None and law.token_solution.forward is not None:
+        shares = "with A = (1 + (n - 1)*rho)/n, B = (1 + (n - 1)*r)/n"
+        solved = law.token_solution
+        return (
+            f"v_L = {solved.forward}, {shares}",
+            f"|g_0|^2/|g_L|^2 = {solved.gradient}, {shares}",
+        )
     if law.correlated is not None:
         ahead, behind = law.correlated
         return f"v -> {ahead.v}, c -> {ahead.c}", f"v_g -> {behind.v}, c_g -> {behind.c}"

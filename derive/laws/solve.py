@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
+from derive.laws.asymptotic import leading
 from derive.symbols import L, d, l
 
 __all__ = ["Solution", "solve", "tidy"]
@@ -52,6 +53,13 @@ class Solution:
         constants = dict(self.where)
         gradient = None if self.gradient is None else self.gradient.subs(constants)
         return self.forward.subs(constants), gradient
+
+    @property
+    def asymptotic(self) -> tuple[sp.Expr | None, sp.Expr | None]:
+        """Return the leading terms of both for large L, None where no rule gives one."""
+        constants = dict(self.where)
+        forward = leading(self.forward, constants)
+        return forward, None if self.gradient is None else leading(self.gradient, constants)
 
     def at(self, layers: int, width: int = 1024) -> tuple[float, float | None]:
         """Return both as numbers at one depth (and width, where a norm's radius is not root d)."""
@@ -143,15 +151,29 @@ def _fixed(phi: sp.Expr, gain: sp.Expr, v: sp.Symbol, start: sp.Expr) -> Solutio
         return Solution(phi.subs(l, L), None, "the mean square is set by the last block")
     first, rest = (tidy(gain.subs(v, at)) for at in (start, phi))
     rule = "every block sets the mean square; the gain is a constant"
-    if rest.has(l):
-        return Solution(phi, None, rule)
     where: list[tuple[sp.Symbol, sp.Expr]] = []
+    if rest.has(l):
+        product = _ratio_product(rest, where) if tidy(first - rest) == 0 else None
+        return Solution(phi, product, rule.replace("constant", "ratio"), tuple(where))
     base = _named(rest, "r", where)
     if tidy(first - rest) == 0:
         return Solution(phi, base**L, rule, tuple(where))
     if tidy(first - rest * phi / start) == 0:  # homogeneous: the first block only rescales
         return Solution(phi, phi / start * base**L, rule, tuple(where))
     return Solution(phi, first * base ** (L - 1), rule, tuple(where))
+
+
+def _ratio_product(gain: sp.Expr, where: list[tuple[sp.Symbol, sp.Expr]]) -> sp.Expr | None:
+    """Return the product over l = 1..L of a quotient of two linear functions of l, or None."""
+    parts = sp.fraction(sp.together(gain))
+    slopes = [sp.diff(part, l) for part in parts]
+    if any(slope.has(l) or slope == 0 for slope in slopes):
+        return None
+    product = _named(tidy(slopes[0] / slopes[1]), "s", where) ** L
+    for part, slope, sign, name in zip(parts, slopes, (1, -1), "pq", strict=True):
+        root = _named(tidy(part.subs(l, 0) / slope), name, where)
+        product *= (sp.gamma(L + 1 + root) / sp.gamma(1 + root)) ** sign
+    return product
 
 
 def _additive(added: sp.Expr, gain: sp.Expr, v: sp.Symbol, start: sp.Expr) -> Solution:

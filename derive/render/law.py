@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import sympy as sp
 
 from derive.laws.law import DepthLaw
+from derive.laws.modes import TokenSolution
 from derive.render.text import aligned_text
-from derive.symbols import L
+from derive.symbols import L, n
 
 __all__ = ["law_latex", "law_text"]
 
@@ -51,6 +52,9 @@ def _body(law: DepthLaw) -> Iterator[str]:
         ahead, behind = law.correlated
         for name, value in zip(("v", "c", "v_g", "c_g"), (*ahead, *behind), strict=True):
             yield f"{name:<3} -> {_shown(value)}"
+    if law.token_solution is not None:
+        yield from _tokens(law.token_solution)
+        return
     if law.solution is None:
         why = law.open_state or "no rule solves it in L"
         yield f"evaluated block by block: {why}"
@@ -61,6 +65,41 @@ def _body(law: DepthLaw) -> Iterator[str]:
     yield from aligned_text([("v_L", _shown(law.solution.forward)), (RATIO, shown)])
     for symbol, value in law.solution.where:
         yield f"with {symbol} = {_shown(value)} = {float(value):.7g}"
+    yield from _far(_limits(law))
+
+
+def _tokens(solved: TokenSolution) -> Iterator[str]:
+    yield f"solved: {solved.rule}"
+    pairs = [("c_L/v_L", _shown(solved.correlation)), (RATIO, _shown(solved.gradient))]
+    if solved.forward is not None:
+        pairs.insert(0, ("v_L", _shown(solved.forward)))
+    yield from aligned_text(pairs)
+    yield "with A = (1 + (n - 1)*rho)/n, B = (1 + (n - 1)*r)/n, the shares of the mean over tokens"
+    yield "     rho of two tokens of the input, r of the gradient at the output"
+    yield from _far(solved.asymptotic)
+
+
+def _limits(law: DepthLaw) -> tuple[sp.Expr | None, sp.Expr | None]:
+    """Return the leading terms of a law that does not show them."""
+    if law.solution is None:
+        return None, None
+    laws = (law.solution.forward, law.solution.gradient)
+    plain = all(one is None or not one.has(sp.gamma, sp.harmonic, sp.Sum) for one in laws)
+    return (None, None) if plain else law.solution.asymptotic
+
+
+def _far(limits: tuple[sp.Expr | None, sp.Expr | None]) -> Iterator[str]:
+    known = [
+        f"{name} ~ {_shown(value)}"
+        for name, value in zip(("v_L", RATIO), limits, strict=True)
+        if value is not None
+    ]
+    if known:
+        yield f"for large L: {', '.join(known)}"
+
+
+def _share(correlation: str) -> sp.Expr:
+    return (1 + (n - 1) * sp.Symbol(correlation)) / n
 
 
 def _shown(expr: sp.Expr) -> str:
@@ -73,7 +112,8 @@ def law_latex(law: DepthLaw) -> str:
     r"""Return the recursion and its solution as an ``align*``.
 
     Where attention mixes tokens the recursion has the correlation c of tokens, and the gradient's
-    :math:`v_g, c_g`; what is evaluated block by block is a comment.
+    :math:`v_g, c_g`, and the solution the shares A and B of the mean over tokens; what is evaluated
+    block by block is a comment.
     """
     ratio = r"\frac{\mathbb{E}|g_{%s}|^2}{\mathbb{E}|g_{%s}|^2}"
     pairs: list[tuple[str, sp.Expr]] = []
@@ -87,7 +127,15 @@ def law_latex(law: DepthLaw) -> str:
         if law.solution.gradient is not None:
             pairs.append((ratio % ("0", str(L)), law.solution.gradient))
         pairs += [(sp.latex(symbol), value) for symbol, value in law.solution.where]
+    solved, names = law.token_solution, (f"v_{L}", ratio % ("0", str(L)))
+    if solved is not None:
+        laws = (solved.forward, solved.gradient)
+        pairs += [(a, one) for a, one in zip(names, laws, strict=True) if one is not None]
+        pairs += [("A", _share("rho")), ("B", _share("r"))]
+    limits = _limits(law) if solved is None else solved.asymptotic
+    far = [(a, one) for a, one in zip(names, limits, strict=True) if one is not None]
     if not pairs:
         return f"% {law.placement}: evaluated block by block: {law.open_state}"
     rows = [f"{name} &= {sp.latex(value.subs(sp.harmonic(L), HARMONIC))}" for name, value in pairs]
+    rows += [f"{name} &\\sim {sp.latex(value)}" for name, value in far]
     return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"

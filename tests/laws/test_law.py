@@ -20,9 +20,8 @@ from derive.laws.law import DepthLaw
 from derive.laws.solve import solve, tidy
 from derive.symbols import L, l
 
-SINGLE = [name for name, entry in PLACEMENTS.items() if not entry.is_layer and name != "admin"]
+SINGLE = [name for name, entry in PLACEMENTS.items() if not entry.is_layer]
 NEEDS_A_VALUE = {
-    "admin": {"omega": 1.5},
     "mhc": {"a": 0.1, "b1": 1.0, "b2": 0.5, "c1": 0.5, "c2": 0.5},
 }
 PRE = sp.sqrt(3)
@@ -48,6 +47,7 @@ KNOWN = {
     ("rezero", "ffn:relu"): (sp.S.One, sp.S.One),
     ("no-norm", "ffn:relu"): (sp.Rational(3, 2) ** L, sp.Rational(3, 2) ** L),
     ("scaled-residual", "ffn:relu"): (sp.Rational(3, 2), sp.Rational(3, 2)),
+    ("admin", "ffn:relu"): (sp.S.One, sp.S.One),
 }
 
 
@@ -193,6 +193,25 @@ def test_every_placement_has_a_law(placement, norm, sublayers):
 def test_what_is_profiled_is_asked_for(placement):
     with pytest.raises(DeriveError, match="no value for the scalar"):
         DepthLaw(placement).predict(4)
+
+
+def test_admin_profiles_the_weights_of_its_shortcut():
+    """omega_l^2 = 1 + the variances of the branches before: the stream of pre-norm."""
+    law = DepthLaw("admin", sublayers=("ffn:gelu",))
+    found = law.predict(9)
+    weights = [float(block.scalars["omega"]) for block, _ in found.blocks]
+    f, b = (float(one) for one in gelu_moments())
+    assert weights == pytest.approx([math.sqrt(1 + f * k) for k in range(9)], rel=1e-12)
+    assert found.gradient_ratio == pytest.approx(
+        math.prod((1 + f * k + b) / (1 + f * k + f) for k in range(9)), rel=1e-12
+    )
+    given = DepthLaw("admin", sublayers=("ffn:gelu",), values={"omega": 1.0}).predict(9)
+    post = DepthLaw("post", sublayers=("ffn:gelu",)).predict(9)
+    assert given.gradient_ratio == pytest.approx(post.gradient_ratio)
+    assert found.gradient_ratio != pytest.approx(post.gradient_ratio, rel=1e-2)
+    assert DepthLaw("admin", sublayers=("ffn:gelu",), start=2).solution is None
+    turns = DepthLaw("admin", sublayers=("attention", "ffn:relu"), tokens=4).predict(6)
+    assert float(turns.blocks[-1][0].scalars["omega"]) > float(turns.blocks[0][0].scalars["omega"])
 
 
 def test_a_law_starts_from_the_mean_square_of_the_embeddings():
