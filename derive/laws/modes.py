@@ -34,6 +34,7 @@ from typing import Any
 
 import sympy as sp
 
+from derive.errors import DomainError
 from derive.laws.asymptotic import leading
 from derive.laws.moments import Moments
 from derive.laws.solve import tidy
@@ -83,12 +84,21 @@ class TokenSolution:
         forward: float | None = None,
         width: int = 1024,
     ) -> tuple[float, float]:
-        """Return forward and gradient law as numbers; an unsolved one from its forward value."""
+        """Return forward and gradient law as numbers; an unsolved one from its forward value.
+
+        Raises
+        ------
+        DomainError
+            If that is not solved and not given.
+        """
         shares = [(1 + (tokens - 1) * r) / tokens for r in (correlation, gradient_correlation)]
         sizes: dict[sp.Symbol, Any] = {L: layers, n: tokens, d: width}
         sizes |= dict(zip((A, B), shares, strict=True))
-        end = forward if self.forward is None else float(self.forward.subs(sizes))
-        return float(end), float(self.gradient.subs({**sizes, END: end}))
+        if self.forward is not None:
+            forward = float(self.forward.subs(sizes))
+        if forward is None:
+            raise DomainError("forward: expected v_L, which is not solved, got none")
+        return forward, float(self.gradient.subs({**sizes, END: forward}))
 
 
 def solve_modes(ahead: Moments, v: sp.Symbol, c: sp.Symbol, start: sp.Expr) -> TokenSolution | None:

@@ -127,13 +127,13 @@ def law_latex(law: DepthLaw) -> str:
         if law.solution.gradient is not None:
             pairs.append((ratio % ("0", str(L)), law.solution.gradient))
         pairs += [(sp.latex(symbol), value) for symbol, value in law.solution.where]
-    solved, names = law.token_solution, (f"v_{L}", ratio % ("0", str(L)))
+    solved, ends = law.token_solution, (f"v_{L}", ratio % ("0", str(L)))
     if solved is not None:
         laws = (solved.forward, solved.gradient)
-        pairs += [(a, one) for a, one in zip(names, laws, strict=True) if one is not None]
+        pairs += [(a, one) for a, one in zip(ends, laws, strict=True) if one is not None]
         pairs += [("A", _share("rho")), ("B", _share("r"))]
     limits = _limits(law) if solved is None else solved.asymptotic
-    far = [(a, one) for a, one in zip(names, limits, strict=True) if one is not None]
+    far = [(a, one) for a, one in zip(ends, limits, strict=True) if one is not None]
     if not pairs:
         return f"% {law.placement}: evaluated block by block: {law.open_state}"
     rows = [f"{name} &= {sp.latex(value.subs(sp.harmonic(L), HARMONIC))}" for name, value in pairs]

@@ -6,6 +6,7 @@ import pytest
 import sympy as sp
 
 from derive.blocks.placements import PLACEMENTS
+from derive.errors import DomainError
 from derive.laws.asymptotic import leading
 from derive.laws.law import DepthLaw
 from derive.laws.modes import A, B
@@ -75,6 +76,12 @@ def test_leading_terms_of_attention_are_where_the_recursion_goes():
         ):
             assert value == pytest.approx(float(sp.sympify(term).subs(sizes)), rel=slack)
             assert value != pytest.approx(2 * float(sp.sympify(term).subs(sizes)), rel=0.4)
+
+
+def test_an_unsolved_law_asks_for_its_forward_value():
+    solved = DepthLaw("pre", sublayers=("attention",), tokens=4).token_solution
+    with pytest.raises(DomainError, match="forward: expected v_L, which is not solved, got none"):
+        solved.at(3, 4)
 
 
 def test_post_norm_attention_stays_between_one_over_n_and_n():
