@@ -1,4 +1,4 @@
-"""README's table of strengths is the generated one; the numbers that the collection has to reach."""
+"""The table of strengths in README is generated; how large the collection has to be."""
 
 import re
 from pathlib import Path
