@@ -41,7 +41,7 @@ theorem = Theorem(
             ),
         ),
         Step(
-            ("In pre-norm it does vary: 1 at the input, $1 + L/2$ after L relu sublayers."),
+            "In pre-norm it does vary: 1 at the input, $1 + L/2$ after L relu sublayers.",
             "every branch adds 1/2",
             Gaussian(
                 claim=lambda found: (found.solution.forward, 1 + L / 2),

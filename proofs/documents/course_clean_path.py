@@ -20,7 +20,7 @@ theorem = Theorem(
     id="course-clean-path",
     area="documents",
     title="A clean residual path",
-    statement=("In pre-norm the gradient path through the residual is not scaled by the norms."),
+    statement="In pre-norm the gradient path through the residual is not scaled by the norms.",
     verdict=Verdict.CONDITIONAL,
     steps=(
         Step(

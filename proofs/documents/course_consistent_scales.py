@@ -14,18 +14,18 @@ theorem = Theorem(
     id="course-consistent-scales",
     area="documents",
     title="Consistent activation scales",
-    statement=("Layer normalization helps to maintain consistent activation scales."),
+    statement="Layer normalization helps to maintain consistent activation scales.",
     verdict=Verdict.CONDITIONAL,
     steps=(
         Step(
-            ("In post-norm the mean square of the stream is the same after every block."),
+            "In post-norm the mean square of the stream is the same after every block.",
             "the norm sets it",
             Gaussian(
                 claim=lambda found: (found.solution.forward, 1), of=law("post"), instead=law("pre")
             ),
         ),
         Step(
-            ("In pre-norm it grows with every block, to $1 + L/2$ with relu sublayers."),
+            "In pre-norm it grows with every block, to $1 + L/2$ with relu sublayers.",
             "nothing norms the stream",
             Gaussian(
                 claim=lambda found: (found.solution.forward, 1 + L / 2),

@@ -13,14 +13,14 @@ theorem = Theorem(
     id="course-gpt2-vit-pre-norm",
     area="documents",
     title="GPT-2, GPT-3 and ViT",
-    statement=("Pre-norm is the standard of large implementations such as GPT-2, GPT-3 and ViT."),
+    statement="Pre-norm is the standard of large implementations such as GPT-2, GPT-3 and ViT.",
     verdict=Verdict.SUPPORTED,
     steps=(
         layer("A layer of GPT-2 is pre-norm.", "gpt2", PRE, POST),
         layer("A layer of ViT is pre-norm.", "vit", PRE, POST),
         Step(
             "GPT-3 has GPT-2's architecture.",
-            "the source",
+            "Brown and others, 2020, section 2.1",
             Cited(
                 (
                     "GPT-3 uses the model and architecture of GPT-2, with sparse "

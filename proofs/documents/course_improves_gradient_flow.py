@@ -58,7 +58,7 @@ theorem = Theorem(
     ),
     sources=(COURSE("introduction", seen="text"),),
     assumptions=(WIDE,),
-    holds_when=("It is compared with a residual stack that has neither norms nor small branches."),
+    holds_when="It is compared with a residual stack that has neither norms nor small branches.",
     fails_when=(
         "Branches are scaled down with depth: then there is nothing for a "
         "norm to improve at the start of training."

@@ -34,7 +34,7 @@ theorem = Theorem(
     id="course-modern-usage",
     area="documents",
     title="Modern usage",
-    statement=("Pre-norm is widely adopted in large models, post-norm is less common."),
+    statement="Pre-norm is widely adopted in large models, post-norm is less common.",
     verdict=Verdict.SUPPORTED,
     steps=(
         Step(

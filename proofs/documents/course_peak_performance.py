@@ -20,15 +20,15 @@ theorem = Theorem(
     steps=(
         Step(
             "With six layers or fewer post-norm has been better throughout.",
-            "the source",
+            "Takase and others, 2022, abstract",
             Cited(
-                ("Post-norm has consistently been better than pre-norm in shallow Transformers."),
+                "Post-norm has consistently been better than pre-norm in shallow Transformers.",
                 B2T("abstract", seen="text"),
             ),
         ),
         Step(
             "Where both train, pre-norm is reported behind.",
-            "the source",
+            "Wang and others, 2022, introduction",
             Cited(
                 (
                     "Pre-norm's gradients at the bottom are larger than at the top, which "

@@ -29,7 +29,7 @@ theorem = Theorem(
     id="course-per-position",
     area="documents",
     title="One position at a time",
-    statement=("Layer normalization norms across the features, for each position independently."),
+    statement="Layer normalization norms across the features, for each position independently.",
     verdict=Verdict.SUPPORTED,
     steps=(
         Step(

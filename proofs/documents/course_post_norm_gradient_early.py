@@ -16,7 +16,7 @@ theorem = Theorem(
     id="course-post-norm-gradient-early",
     area="documents",
     title="Gradients of post-norm early in training",
-    statement=("In deep post-norm networks gradients can explode or vanish early in training."),
+    statement="In deep post-norm networks gradients can explode or vanish early in training.",
     verdict=Verdict.CONDITIONAL,
     steps=(
         Step(
@@ -29,7 +29,7 @@ theorem = Theorem(
             ),
         ),
         Step(
-            ("With gelu it grows by 2.15 % a sublayer: at 96 sublayers 7.70 times."),
+            "With gelu it grows by 2.15 % a sublayer: at 96 sublayers 7.70 times.",
             "the branch's gradient is a little larger than its output",
             Counterexample(
                 claim=lambda found: (found.solution.explicit()[1].subs(L, 96), 1),

@@ -16,11 +16,11 @@ theorem = Theorem(
     id="course-pre-norm-deeper",
     area="documents",
     title="Deeper models with pre-norm",
-    statement=("Pre-norm makes it possible to train significantly deeper models than post-norm."),
+    statement="Pre-norm makes it possible to train significantly deeper models than post-norm.",
     verdict=Verdict.SUPPORTED,
     steps=(
         Step(
-            ("Pre-norm's mean squared gradient grows to $1 + L/2$ over L relu sublayers."),
+            "Pre-norm's mean squared gradient grows to $1 + L/2$ over L relu sublayers.",
             "telescoping product",
             Gaussian(
                 claim=lambda found: (found.solution.gradient, 1 + L / 2),
@@ -47,8 +47,8 @@ theorem = Theorem(
             ),
         ),
         Step(
-            ("In a comparison at 18 layers post-norm diverged and pre-norm trained."),
-            "the source",
+            "In a comparison at 18 layers post-norm diverged and pre-norm trained.",
+            "Liu and others, 2020, table of deep models",
             Cited(
                 (
                     "English-German translation with 18 encoder and 18 decoder layers: "

@@ -33,10 +33,10 @@ theorem = Theorem(
             ),
         ),
         Step(
-            ("Pre-norm was trained without warm-up to the quality of post-norm with it."),
-            "the source",
+            "Pre-norm was trained without warm-up to the quality of post-norm with it.",
+            "Xiong and others, 2020, section 4",
             Cited(
-                ("Pre-norm without warm-up reaches comparable results on translation and BERT."),
+                "Pre-norm without warm-up reaches comparable results on translation and BERT.",
                 XIONG("section 4", seen="text"),
             ),
         ),

@@ -41,7 +41,7 @@ theorem = Theorem(
                 "It does not ensure small Jacobians: with $F(z) = Wz$, W a "
                 "projection, J doubles a vector; 24 blocks give 16777216."
             ),
-            ("a fixed point x, so that J is the same in every block, and symmetry of J"),
+            "a fixed point x, so that J is the same in every block, and symmetry of J",
             Counterexample(
                 claim=lambda J: ((Inner(_w, J * _w) / Inner(_w, _w)) ** 24, 1),
                 of=lambda: derive.jacobian(x + _W * _exact(x), x),
@@ -54,7 +54,7 @@ theorem = Theorem(
         ),
         Step(
             "Pre-norm's loss is reported to fall faster at the start.",
-            "the source",
+            "Xiong and others, 2020, section 4.2",
             Cited(
                 "Pre-norm converges faster than post-norm on BERT pre-training.",
                 XIONG("section 4.2", seen="text"),

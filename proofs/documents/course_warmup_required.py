@@ -44,7 +44,7 @@ theorem = Theorem(
                 "Post-norm without warm-up, or with a short one, did not reach the "
                 "quality of post-norm with it."
             ),
-            "the source",
+            "Xiong and others, 2020, section 3.2 and 4",
             Cited(
                 (
                     "On IWSLT and WMT translation post-norm depends on warm-up, and "
@@ -55,9 +55,9 @@ theorem = Theorem(
         ),
         Step(
             "The instability is one of updates, not of gradients.",
-            "the source",
+            "Liu and others, 2020, section 4",
             Cited(
-                ("Post-norm amplifies small changes of the weights in proportion to its depth."),
+                "Post-norm amplifies small changes of the weights in proportion to its depth.",
                 ADMIN("section 4", seen="secondary"),
             ),
         ),

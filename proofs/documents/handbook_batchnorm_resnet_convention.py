@@ -27,7 +27,7 @@ theorem = Theorem(
     id="handbook-batchnorm-resnet-convention",
     area="documents",
     title="A convention of batch-normed ResNets",
-    statement=("Norming after the residual addition mirrors a convention of batch-normed ResNets."),
+    statement="Norming after the residual addition mirrors a convention of batch-normed ResNets.",
     verdict=Verdict.REFUTED,
     steps=(
         Step(
@@ -47,7 +47,7 @@ theorem = Theorem(
         HE("figure 2", seen="memory"),
         TRANSFORMERS("ResNetBasicLayer", seen="code"),
     ),
-    holds_when=("What is mirrored is that something, the activation, follows the addition."),
+    holds_when="What is mirrored is that something, the activation, follows the addition.",
     fails_when=(
         "What is mirrored is the place of the norm: a ResNet's is that of "
         "res-post, inside the branch, and its skip does not cross it."

@@ -17,7 +17,7 @@ theorem = Theorem(
     steps=(
         Step(
             "The paper that analysed it credits others.",
-            "the source",
+            "Xiong and others, 2020, section 1",
             Cited(
                 (
                     "Earlier use of pre-norm is credited to Baevski and Auli, Child and "
@@ -31,7 +31,7 @@ theorem = Theorem(
                 "A history of the placement has it first in the code of "
                 "tensor2tensor, of March 2018, before Chen's paper of April."
             ),
-            "the source",
+            "Domhan, 2018, as told by a web page on the history of layer norm",
             Cited(
                 (
                     "Tensor2Tensor was the first to implement pre-norm; Domhan's paper of "

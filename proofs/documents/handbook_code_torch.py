@@ -21,7 +21,7 @@ theorem = Theorem(
     id="handbook-code-torch",
     area="documents",
     title="The handbook's code against torch",
-    statement=("On its demonstration the handbook's layer norm returns what torch's does."),
+    statement="On its demonstration the handbook's layer norm returns what torch's does.",
     verdict=Verdict.SUPPORTED,
     steps=(
         Step(

@@ -24,7 +24,7 @@ theorem = Theorem(
                 "A paper of 2022 says that recent Transformers prefer pre-norm, and "
                 "that post-norm is better in shallow ones."
             ),
-            "the source",
+            "Takase and others, 2022, abstract",
             Cited(
                 (
                     "Recent Transformers prefer pre-norm; post-norm has consistently been "
@@ -35,7 +35,7 @@ theorem = Theorem(
         ),
         Step(
             "Another has pre-norm behind post-norm where both train.",
-            "the source",
+            "Wang and others, 2022, introduction",
             Cited(
                 (
                     "Gradients of pre-norm are larger at the bottom than at the top, "

@@ -31,7 +31,7 @@ theorem = Theorem(
         ),
         Step(
             "One report places the instability at ten layers or more.",
-            "the source",
+            "Takase and others, 2022, abstract",
             Cited(
                 (
                     "Training deep post-norm Transformers, of ten layers or more, often "
@@ -42,7 +42,7 @@ theorem = Theorem(
         ),
         Step(
             "Another has difficulties above 12 layers.",
-            "the source",
+            "Liu, Duh, Liu and Gao, 2020, introduction",
             Cited(
                 "It is difficult to train Transformers of over 12 layers.",
                 EXDEEP("introduction", seen="text"),
@@ -50,7 +50,7 @@ theorem = Theorem(
         ),
         Step(
             "BERT-large was trained with 24 post-norm layers.",
-            "the source",
+            "Devlin and others, 2018, section 3",
             Cited("BERT-large has 24 layers and is post-norm.", BERT("section 3", seen="memory")),
         ),
     ),

@@ -22,7 +22,7 @@ theorem = Theorem(
     verdict=Verdict.SUPPORTED,
     steps=(
         Step(
-            ("Over an encoder of twelve relu sublayers the mean squared gradient does not change."),
+            "Over an encoder of twelve relu sublayers the mean squared gradient does not change.",
             "the norm divides by as much as the branch adds",
             Gaussian(
                 claim=lambda found: (found.solution.gradient.subs(L, 12), 1),

@@ -19,17 +19,17 @@ theorem = Theorem(
     verdict=Verdict.SUPPORTED,
     steps=(
         layer(
-            ("torch's encoder layer, which follows the paper, is post-norm with its defaults."),
+            "torch's encoder layer, which follows the paper, is post-norm with its defaults.",
             "torch-post",
             POST,
             PRE,
         ),
         Step(
             "The paper states this equation.",
-            "the source",
+            "Vaswani and others, 2017, section 3.1",
             Cited(
                 "The output of each sublayer is $N(x + F(x))$, with layer normalization.",
-                VASWANI("section 3.1", seen="memory"),
+                VASWANI("section 3.1", seen="secondary"),
             ),
         ),
     ),
@@ -37,7 +37,7 @@ theorem = Theorem(
         HANDBOOK("paragraphs 1 and 5", seen="text"),
         COURSE("post-normalization", seen="text"),
         INTERVIEW("first paragraph", seen="text"),
-        VASWANI("section 3.1", seen="memory"),
+        VASWANI("section 3.1", seen="secondary"),
         PYTORCH("TransformerEncoderLayer", seen="code"),
     ),
     remark=(

@@ -19,7 +19,7 @@ theorem = Theorem(
     id="handbook-residual-preserves-signal",
     area="documents",
     title="The residual preserves the signal",
-    statement=("In a post-norm block the residual connection preserves the original signal."),
+    statement="In a post-norm block the residual connection preserves the original signal.",
     verdict=Verdict.CONDITIONAL,
     steps=(
         Step(

@@ -45,7 +45,7 @@ theorem = Theorem(
     sources=(
         HANDBOOK("paragraph 3", seen="text"),
         INTERVIEW("last paragraph of the answer", seen="text"),
-        VASWANI("section 3.1", seen="memory"),
+        VASWANI("section 3.1", seen="secondary"),
         PYTORCH("Transformer", seen="code"),
     ),
     remark=(

@@ -49,7 +49,7 @@ theorem = Theorem(
         ),
         Step(
             "The original used 4000 steps.",
-            "the source",
+            "Vaswani and others, 2017, section 5.3",
             Cited(
                 "The first 4000 steps raise the rate linearly.",
                 VASWANI("section 5.3", seen="memory"),

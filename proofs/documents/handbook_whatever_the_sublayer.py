@@ -26,7 +26,7 @@ theorem = Theorem(
     verdict=Verdict.CONDITIONAL,
     steps=(
         Step(
-            ("For every $F$ the mean of $N(x + F(x))$, without gain, is that of the bias."),
+            "For every $F$ the mean of $N(x + F(x))$, without gain, is that of the bias.",
             "deviations sum to zero",
             Identity(
                 claim=lambda y: (Inner(one, y.body.output), Inner(one, bias)),
@@ -50,7 +50,7 @@ theorem = Theorem(
             ),
         ),
         Step(
-            ("A sublayer that takes the deviations away leaves a variance of 0, not of 1."),
+            "A sublayer that takes the deviations away leaves a variance of 0, not of 1.",
             r"$F(z) = -(z - \mathrm{mean}\,z)$ at $x = (3, 1)$",
             Counterexample(
                 claim=lambda y: (1, Inner(y.body.output, y.body.output) / d),

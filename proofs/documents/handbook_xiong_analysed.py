@@ -18,7 +18,7 @@ theorem = Theorem(
     id="handbook-xiong-analysed",
     area="documents",
     title="The analysis of 2020",
-    statement=("Pre-norm was further analysed theoretically by Xiong and others in 2020."),
+    statement="Pre-norm was further analysed theoretically by Xiong and others in 2020.",
     verdict=Verdict.SUPPORTED,
     steps=(
         Step(
@@ -44,7 +44,7 @@ theorem = Theorem(
         ),
         Step(
             "The paper is an analysis of both placements.",
-            "the source",
+            "Xiong and others, 2020, theorem 1",
             Cited(
                 "Gradients at initialisation are bounded for both placements.",
                 XIONG("theorem 1", seen="text"),

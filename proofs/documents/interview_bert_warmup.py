@@ -25,12 +25,12 @@ theorem = Theorem(
         ),
         Step(
             "BERT's schedule warms up over 10000 steps.",
-            "the source",
+            "Xiong and others, 2020, section 4.1",
             Cited("10000 warm-up steps to a rate of 1e-4.", XIONG("section 4.1", seen="text")),
         ),
         Step(
             "The large model has 24 layers.",
-            "the source",
+            "Devlin and others, 2018, section 3",
             Cited("BERT-large has 24 layers.", BERT("section 3", seen="memory")),
         ),
     ),

@@ -50,7 +50,7 @@ theorem = Theorem(
         ),
         Step(
             "It was trained with 1000 layers.",
-            "the source",
+            "Wang and others, 2022, abstract",
             Cited(
                 (
                     "Transformers of 1000 layers were trained; post-norm is said to "

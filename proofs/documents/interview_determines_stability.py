@@ -16,7 +16,7 @@ theorem = Theorem(
     id="interview-determines-stability",
     area="documents",
     title="Does the residual decide stability?",
-    statement=("Whether the residual is an identity or rescaled determines depth stability."),
+    statement="Whether the residual is an identity or rescaled determines depth stability.",
     verdict=Verdict.REFUTED,
     steps=(
         Step(

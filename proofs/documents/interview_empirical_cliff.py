@@ -51,15 +51,15 @@ theorem = Theorem(
         ),
         Step(
             "Unstable from ten layers on.",
-            "the source",
+            "Takase and others, 2022, abstract",
             Cited(
-                ("Training of post-norm with ten or more layers often becomes unstable."),
+                "Training of post-norm with ten or more layers often becomes unstable.",
                 B2T("abstract", seen="text"),
             ),
         ),
         Step(
             "Diverged at 18.",
-            "the source",
+            "Liu and others, 2020, table of deep models",
             Cited(
                 (
                     "English-German translation, 18 encoder and 18 decoder layers: "
@@ -70,17 +70,17 @@ theorem = Theorem(
         ),
         Step(
             "Unusable from 250 million parameters on.",
-            "the source",
+            "Sun and others, 2025, table 1",
             Cited(
-                ("Perplexity 26.95 at 130M, 1409.79 at 250M, 1368.33 at 350M with post-norm."),
+                "Perplexity 26.95 at 130M, 1409.79 at 250M, 1368.33 at 350M with post-norm.",
                 CURSE("table 1", seen="text"),
             ),
         ),
         Step(
-            "BERT-large trained, with 24.",
-            "the source",
+            "BERT, whose large model has 24 layers, trained.",
+            "Xiong and others, 2020, section 4.1, on BERT's settings",
             Cited(
-                ("BERT-large has 24 post-norm layers and was trained with 10000 warm-up steps."),
+                "BERT's schedule warms up over 10000 steps.",
                 XIONG("section 4.1, on BERT's settings", seen="text"),
             ),
         ),

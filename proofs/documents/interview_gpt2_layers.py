@@ -26,9 +26,9 @@ theorem = Theorem(
         layer("Pre-norm it is.", "gpt2", PRE, POST),
         Step(
             "The family has four depths.",
-            "the source",
+            "Radford and others, 2019, table 2",
             Cited(
-                ("12, 24, 36 and 48 layers; the model called GPT-2 in the report is the last."),
+                "12, 24, 36 and 48 layers; the model called GPT-2 in the report is the last.",
                 RADFORD("table 2", seen="memory"),
             ),
         ),

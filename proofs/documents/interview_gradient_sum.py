@@ -89,5 +89,5 @@ theorem = Theorem(
         "The summands are total derivatives of the sublayers' outputs by the "
         "input, which contain all products."
     ),
-    fails_when=("The summands are the sublayers' own Jacobians, as the sentence says."),
+    fails_when="The summands are the sublayers' own Jacobians, as the sentence says.",
 )

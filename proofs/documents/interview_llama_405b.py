@@ -19,8 +19,8 @@ theorem = Theorem(
         layer("A layer of Llama is pre-norm with RMSNorm.", "llama", PRE, POST),
         Step(
             "The largest model has 126 layers.",
-            "the source",
-            Cited("Llama 3.1 405B: 126 layers.", LLAMA3("table 3", seen="memory")),
+            "Grattafiori and others, 2024, table 3",
+            Cited("Llama 3.1 405B: 126 layers.", LLAMA3("table 3", seen="secondary")),
         ),
     ),
     sources=(

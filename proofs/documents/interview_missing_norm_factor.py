@@ -60,7 +60,7 @@ theorem = Theorem(
         ),
     ),
     sources=(INTERVIEW("paragraph on pre-norm", seen="text"),),
-    holds_when=("Sublayer stands for the sublayer together with the norm in front of it."),
+    holds_when="Sublayer stands for the sublayer together with the norm in front of it.",
     fails_when=(
         "Sublayer is what the block's equation calls so: then the factor $J_N "
         "= O(1/s)$ is missing, which damps the branch where the stream is "

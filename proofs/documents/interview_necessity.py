@@ -53,9 +53,9 @@ theorem = Theorem(
         ),
         Step(
             "DeepNorm was trained with 1000 layers.",
-            "the source",
+            "Wang and others, 2022, abstract",
             Cited(
-                ("Transformers of 1000 layers (2500 sublayers) were trained with DeepNorm."),
+                "Transformers of 1000 layers (2500 sublayers) were trained with DeepNorm.",
                 DEEPNET("abstract", seen="text"),
             ),
         ),

@@ -13,7 +13,7 @@ theorem = Theorem(
     id="interview-none-post-norm-2026",
     area="documents",
     title="No post-norm in use",
-    statement=("No language model of 2026 uses post-norm, but for research with DeepNet."),
+    statement="No language model of 2026 uses post-norm, but for research with DeepNet.",
     verdict=Verdict.REFUTED,
     steps=(
         layer(
@@ -35,7 +35,7 @@ theorem = Theorem(
         MINIMAX("", seen="memory"),
         GLM("DeepNorm at 70 layers", seen="memory"),
     ),
-    holds_when=("Post-norm is taken narrowly, as $N(x + F(x))$ with nothing in front."),
+    holds_when="Post-norm is taken narrowly, as $N(x + F(x))$ with nothing in front.",
     fails_when=(
         "It is taken as the residual that crosses a norm at every block, "
         "which is what the document calls the difference."

@@ -34,7 +34,7 @@ theorem = Theorem(
         ),
         Step(
             "A model of 126 layers warmed up nevertheless.",
-            "the source",
+            "Grattafiori and others, 2024, section 3.4",
             Cited(
                 (
                     "Llama 3.1 405B has 126 layers and was trained with 8000 steps of "

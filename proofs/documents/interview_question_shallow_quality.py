@@ -75,7 +75,7 @@ theorem = Theorem(
         ),
         Step(
             "Supported: the observation, and an explanation of this kind.",
-            "the source",
+            "Takase and others, 2022, abstract",
             Cited(
                 (
                     "Post-norm keeps larger gradient norms in the higher layers, which "

@@ -40,7 +40,7 @@ theorem = Theorem(
             ),
         ),
         Step(
-            ("Proved: in an encoder there is nothing of this kind to fix; it is 1."),
+            "Proved: in an encoder there is nothing of this kind to fix; it is 1.",
             "relu sublayers",
             Gaussian(
                 claim=lambda found: (found.solution.gradient, 1), of=law("post"), instead=law("pre")
@@ -62,15 +62,15 @@ theorem = Theorem(
         ),
         Step(
             "Supported: six layers train with warm-up and fail without.",
-            "the source",
+            "Xiong and others, 2020, section 3.2",
             Cited(
                 "Post-norm needs warm-up on translation at six layers.",
                 XIONG("section 3.2", seen="text"),
             ),
         ),
         Step(
-            ("Supported, against: at 18 and 18 layers post-norm diverged with the usual warm-up."),
-            "the source",
+            "Supported, against: at 18 and 18 layers post-norm diverged with the usual warm-up.",
+            "Liu and others, 2020, table of deep models",
             Cited(
                 "English-German translation: post-norm diverged at 18 layers.",
                 ADMIN("table of deep models", seen="secondary"),

@@ -21,7 +21,7 @@ theorem = Theorem(
     id="interview-relay-grows-by-contribution",
     area="documents",
     title="The relay race: growth of the baton",
-    statement=("In pre-norm the baton's weight only grows by what each runner could carry."),
+    statement="In pre-norm the baton's weight only grows by what each runner could carry.",
     verdict=Verdict.PROVED,
     steps=(
         Step(
@@ -37,7 +37,7 @@ theorem = Theorem(
             ),
         ),
         Step(
-            ("At random weights every relu branch adds 1/2 to the mean square, at any depth."),
+            "At random weights every relu branch adds 1/2 to the mean square, at any depth.",
             "input of the branch is normed",
             Gaussian(
                 claim=lambda found: (found.recursion[0], _v + sp.Rational(1, 2)),

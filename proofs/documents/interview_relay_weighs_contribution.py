@@ -16,7 +16,7 @@ theorem = Theorem(
     id="interview-relay-weighs-contribution",
     area="documents",
     title="The relay race: pre-norm",
-    statement=("Pre-norm weighs each runner's contribution before it is added to the baton."),
+    statement="Pre-norm weighs each runner's contribution before it is added to the baton.",
     verdict=Verdict.REFUTED,
     steps=(
         Step(

@@ -22,8 +22,8 @@ theorem = Theorem(
     verdict=Verdict.OPEN,
     steps=(
         Step(
-            ("The report describes the move and likens it to pre-activation ResNets."),
-            "the source",
+            "The report describes the move and likens it to pre-activation ResNets.",
+            "Radford and others, 2019, section 2.3",
             Cited(
                 (
                     "The norm is moved to the input of each sub-block, similar to a "
@@ -33,8 +33,8 @@ theorem = Theorem(
             ),
         ),
         Step(
-            ("It gives accumulation over depth as the reason for its initialization."),
-            "the source",
+            "It gives accumulation over depth as the reason for its initialization.",
+            "Radford and others, 2019, section 2.3",
             Cited(
                 (
                     "Weights of residual layers are scaled by one over the root of their "

@@ -42,7 +42,7 @@ theorem = Theorem(
                 "With $F(z) = Wz$, W a projection, every block doubles w: after 24 "
                 "blocks it is 16777216 times as long."
             ),
-            ("a fixed point x, so that J is the same in every block, and symmetry of J"),
+            "a fixed point x, so that J is the same in every block, and symmetry of J",
             Counterexample(
                 claim=lambda J: ((Inner(_w, J * _w) / Inner(_w, _w)) ** 24, 1),
                 of=lambda: derive.jacobian(x + _W * _exact(x), x),
@@ -67,7 +67,7 @@ theorem = Theorem(
             ),
         ),
         Step(
-            ("At random weights the mean squared gradient grows as $1 + L/2$, a power of depth."),
+            "At random weights the mean squared gradient grows as $1 + L/2$, a power of depth.",
             "telescoping product, relu sublayers",
             Gaussian(
                 claim=lambda found: (found.solution.gradient, 1 + L / 2),

@@ -12,7 +12,7 @@ theorem = Theorem(
     id="system-bart",
     area="systems",
     title="BART",
-    statement=("BART is post-norm, with 12 layers on either side in its default configuration."),
+    statement="BART is post-norm, with 12 layers on either side in its default configuration.",
     verdict=Verdict.SUPPORTED,
     steps=(
         layer("An encoder layer is post-norm.", "bart-encoder", POST, PRE),

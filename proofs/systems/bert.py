@@ -25,7 +25,7 @@ theorem = Theorem(
         ),
         Step(
             "The large model has 24.",
-            "the source",
+            "Devlin and others, 2018, section 3",
             Cited("BERT-large has 24 layers.", BERT("section 3", seen="memory")),
         ),
     ),

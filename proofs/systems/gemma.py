@@ -12,7 +12,7 @@ theorem = Theorem(
     id="system-gemma",
     area="systems",
     title="Gemma and GLM-4",
-    statement=("Gemma 2, Gemma 3 and GLM-4 have two norms in a branch: $x + N(F(N(x)))$."),
+    statement="Gemma 2, Gemma 3 and GLM-4 have two norms in a branch: $x + N(F(N(x)))$.",
     verdict=Verdict.SUPPORTED,
     steps=(
         layer("A layer of Gemma 2 has both norms.", "gemma2", SANDWICH, PRE.replace("N2", "N3")),

@@ -16,7 +16,7 @@ theorem = Theorem(
     steps=(
         Step(
             "The report says so.",
-            "the source",
+            "Zeng and others, 2022, section 2",
             Cited("GLM-130B has 70 layers and uses DeepNorm.", GLM("section 2", seen="memory")),
         ),
     ),

@@ -24,7 +24,7 @@ theorem = Theorem(
         ),
         Step(
             "The other sizes have 24, 36 and 48 layers.",
-            "the source",
+            "Radford and others, 2019, table 2",
             Cited(
                 "The four models have 12, 24, 36 and 48 layers.", RADFORD("table 2", seen="memory")
             ),

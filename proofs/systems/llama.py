@@ -28,13 +28,13 @@ theorem = Theorem(
         ),
         Step(
             "The 405B model has 126 layers.",
-            "the source",
-            Cited("Llama 3.1 405B has 126 layers.", LLAMA3("table 3", seen="memory")),
+            "Grattafiori and others, 2024, table 3",
+            Cited("Llama 3.1 405B has 126 layers.", LLAMA3("table 3", seen="secondary")),
         ),
     ),
     sources=(
-        LLAMA3("table 3", seen="memory"),
+        LLAMA3("table 3", seen="secondary"),
         TRANSFORMERS("its layer and its configuration", seen="code"),
     ),
-    remark=("No default configuration carries the 126 layers; they were not seen here."),
+    remark="No default configuration carries the 126 layers; two public tables of models do.",
 )

@@ -12,7 +12,7 @@ theorem = Theorem(
     id="system-marian",
     area="systems",
     title="Marian",
-    statement=("The translation models of Marian are post-norm, in encoder and decoder."),
+    statement="The translation models of Marian are post-norm, in encoder and decoder.",
     verdict=Verdict.SUPPORTED,
     steps=(
         layer("An encoder layer is post-norm.", "marian", POST, PRE),

@@ -29,7 +29,7 @@ theorem = Theorem(
         ),
         Step(
             "The 350M model has it off, at 24 layers.",
-            "the source",
+            "Zhang and others, 2022, its published configuration",
             Cited(
                 "OPT-350m norms after the addition and has 24 layers.",
                 OPT("its published configuration", seen="memory"),

@@ -60,7 +60,7 @@ theorem = Theorem(
         ),
     ),
     sources=(
-        VASWANI("section 3.1 and figure 1", seen="memory"),
+        VASWANI("section 3.1 and figure 1", seen="secondary"),
         PYTORCH("its layer and its signature", seen="code"),
     ),
     remark=(

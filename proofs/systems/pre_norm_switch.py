@@ -12,7 +12,7 @@ theorem = Theorem(
     id="system-pre-norm-switch",
     area="systems",
     title="The switch of torch.nn",
-    statement=("With their argument for it (norm first) the layers of torch.nn are pre-norm."),
+    statement="With their argument for it (norm first) the layers of torch.nn are pre-norm.",
     verdict=Verdict.SUPPORTED,
     steps=(
         layer("An encoder layer is pre-norm then.", "torch-pre", PRE, POST),
