@@ -11,17 +11,11 @@ import sympy as sp
 
 from derive.calculus.atoms import Diag, Inner
 from derive.laws import DepthLaw
-from derive.proof import Assumption
 from derive.symbols import d, eps
 from proofs.setting import bias, gain, one
 
-__all__ = ["CROSS", "WIDE", "Demo", "centred", "demo", "law", "layer_norm", "root"]
+__all__ = ["CROSS", "Demo", "centred", "demo", "law", "layer_norm", "root"]
 
-WIDE = Assumption(
-    "wide-and-random",
-    "the width goes to infinity; the weights are independent, of mean zero and variance one over "
-    "fan-in, as at the start of training",
-)
 CROSS = "N(x + C(x))"
 """A post-norm block around attention to one memory: what a decoder's cross-attention can be."""
 

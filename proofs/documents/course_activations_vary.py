@@ -9,7 +9,8 @@ from derive.calculus.atoms import Inner
 from derive.proof import Gaussian, Identity, Step, Theorem, Verdict
 from derive.symbols import L, d
 from proofs.bibliography import COURSE
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.documents._shared import law
 from proofs.setting import EPS_ZERO, F, x
 
 __all__ = ["theorem"]

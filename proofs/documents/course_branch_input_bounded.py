@@ -21,7 +21,9 @@ from derive.proof import (
 )
 from derive.symbols import L, d, eps
 from proofs.bibliography import COURSE
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.documents._shared import law
+from proofs.norms.norm_output_length import theorem as norm_output_length
 from proofs.setting import bias, block, derived, gain, norm, x
 
 __all__ = ["theorem"]
@@ -42,6 +44,7 @@ theorem = Theorem(
         r"+ \lVert\beta\rVert_2$."
     ),
     verdict=Verdict.PROVED,
+    uses=(norm_output_length,),
     steps=(
         Step(
             r"The normed vector has $\lVert\hat x\rVert^2 \le d$.",

@@ -10,7 +10,9 @@ from derive.calculus.maps import JacobianOf
 from derive.proof import Gaussian, Identity, Step, Theorem, Verdict
 from derive.symbols import d
 from proofs.bibliography import COURSE
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.final_norm import theorem as final_norm
+from proofs.documents._shared import law
 from proofs.setting import F, block_jacobian, c, gain, identity, one, s, x
 
 __all__ = ["theorem"]
@@ -22,6 +24,7 @@ theorem = Theorem(
     title="A clean residual path",
     statement="In pre-norm the gradient path through the residual is not scaled by the norms.",
     verdict=Verdict.CONDITIONAL,
+    uses=(final_norm,),
     steps=(
         Step(
             (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from derive.proof import Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import COURSE
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.documents._shared import law
 
 __all__ = ["theorem"]
 

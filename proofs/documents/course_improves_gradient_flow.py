@@ -7,7 +7,9 @@ import sympy as sp
 from derive.proof import Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import COURSE
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.no_norm_growth import theorem as no_norm_growth
+from proofs.documents._shared import law
 
 __all__ = ["theorem"]
 
@@ -21,6 +23,7 @@ theorem = Theorem(
         "networks can be trained."
     ),
     verdict=Verdict.CONDITIONAL,
+    uses=(no_norm_growth,),
     steps=(
         Step(
             (

@@ -7,7 +7,9 @@ import sympy as sp
 from derive.proof import Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import COURSE, XIONG
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.last_layer_gradient import theorem as last_layer_gradient
+from proofs.documents._shared import law
 
 __all__ = ["theorem"]
 
@@ -23,6 +25,7 @@ theorem = Theorem(
         "large because its additions are not normed."
     ),
     verdict=Verdict.REFUTED,
+    uses=(last_layer_gradient,),
     steps=(
         Step(
             (

@@ -7,7 +7,10 @@ import sympy as sp
 from derive.proof import Counterexample, Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import COURSE, INTERVIEW
-from proofs.documents._shared import CROSS, WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.decoder_memory import theorem as decoder_memory
+from proofs.depth.post_norm_gelu import theorem as post_norm_gelu
+from proofs.documents._shared import CROSS, law
 
 __all__ = ["theorem"]
 
@@ -18,6 +21,10 @@ theorem = Theorem(
     title="Gradients of post-norm early in training",
     statement="In deep post-norm networks gradients can explode or vanish early in training.",
     verdict=Verdict.CONDITIONAL,
+    uses=(
+        post_norm_gelu,
+        decoder_memory,
+    ),
     steps=(
         Step(
             "With relu sublayers the mean squared gradient does neither.",

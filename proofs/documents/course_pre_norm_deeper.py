@@ -7,7 +7,10 @@ import sympy as sp
 from derive.proof import Cited, Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import ADMIN, COURSE
-from proofs.documents._shared import CROSS, WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.decoder_memory import theorem as decoder_memory
+from proofs.depth.pre_norm_gradient import theorem as pre_norm_gradient
+from proofs.documents._shared import CROSS, law
 
 __all__ = ["theorem"]
 
@@ -18,6 +21,10 @@ theorem = Theorem(
     title="Deeper models with pre-norm",
     statement="Pre-norm makes it possible to train significantly deeper models than post-norm.",
     verdict=Verdict.SUPPORTED,
+    uses=(
+        pre_norm_gradient,
+        decoder_memory,
+    ),
     steps=(
         Step(
             "Pre-norm's mean squared gradient grows to $1 + L/2$ over L relu sublayers.",

@@ -7,7 +7,10 @@ import sympy as sp
 from derive.proof import Cited, Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import ADMIN, COURSE, INTERVIEW, XIONG
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.last_layer_gradient import theorem as last_layer_gradient
+from proofs.depth.update_amplification import theorem as update_amplification
+from proofs.documents._shared import law
 
 __all__ = ["theorem"]
 
@@ -23,7 +26,22 @@ theorem = Theorem(
         "pre-norm and post-norm do not train with the same schedule."
     ),
     verdict=Verdict.OPEN,
+    uses=(
+        update_amplification,
+        last_layer_gradient,
+    ),
     steps=(
+        Step(
+            r"A relative change of all weights moves post-norm's output by $\frac{2L}3$ times its "
+            "square.",
+            "the theorem used",
+            update_amplification.steps[0].check,
+        ),
+        Step(
+            "It moves pre-norm's by twice a harmonic number.",
+            "the theorem used",
+            update_amplification.steps[1].check,
+        ),
         Step(
             (
                 "At the last block post-norm's squared gradient does not fall with "
@@ -69,8 +87,7 @@ theorem = Theorem(
     ),
     assumptions=(WIDE,),
     remark=(
-        "A step of fixed size is larger against a smaller stream, and "
-        "post-norm's last gradients are larger: a reason for the reports, not "
-        "a proof of them."
+        "A rate that suits pre-norm is too large for post-norm, in proportion to depth: a reason "
+        "for the reports, not a proof of them. Steps of training are not independent changes."
     ),
 )

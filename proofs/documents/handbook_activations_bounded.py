@@ -11,6 +11,7 @@ from derive.calculus.atoms import Inner
 from derive.proof import AtMost, Bound, MaxAbs, NormFact, SpectralNorm, Step, Theorem, Verdict
 from derive.symbols import d, eps
 from proofs.bibliography import HANDBOOK
+from proofs.norms.norm_output_length import theorem as norm_output_length
 from proofs.setting import F, bias, block, derived, gain, x
 
 __all__ = ["theorem"]
@@ -37,6 +38,7 @@ theorem = Theorem(
         "block, whatever the sublayers."
     ),
     verdict=Verdict.PROVED,
+    uses=(norm_output_length,),
     steps=(
         Step(
             r"The normed vector has $\lVert\hat x\rVert^2 \le d$.",

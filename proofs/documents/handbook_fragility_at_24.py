@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from derive.proof import Cited, Gaussian, Step, Theorem, Verdict
 from proofs.bibliography import B2T, BERT, EXDEEP, HANDBOOK
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.documents._shared import law
 
 __all__ = ["theorem"]
 

@@ -7,7 +7,9 @@ import sympy as sp
 from derive.proof import Counterexample, Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import HANDBOOK, INTERVIEW
-from proofs.documents._shared import CROSS, WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.decoder_memory import theorem as decoder_memory
+from proofs.documents._shared import CROSS, law
 
 __all__ = ["theorem"]
 
@@ -20,6 +22,7 @@ theorem = Theorem(
         "At six layers the gradient flow of post-norm is manageable, and it works at that depth."
     ),
     verdict=Verdict.SUPPORTED,
+    uses=(decoder_memory,),
     steps=(
         Step(
             "Over an encoder of twelve relu sublayers the mean squared gradient does not change.",

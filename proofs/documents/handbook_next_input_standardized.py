@@ -9,6 +9,7 @@ from derive.calculus.atoms import Inner
 from derive.proof import Counterexample, Identity, Step, Theorem, Verdict
 from derive.symbols import d, eps
 from proofs.bibliography import HANDBOOK
+from proofs.norms.layernorm_output_statistics import theorem as layernorm_output_statistics
 from proofs.setting import bias, c, one, x
 
 __all__ = ["theorem"]
@@ -29,6 +30,7 @@ theorem = Theorem(
         "zero and approximately unit variance."
     ),
     verdict=Verdict.CONDITIONAL,
+    uses=(layernorm_output_statistics,),
     steps=(
         Step(
             (

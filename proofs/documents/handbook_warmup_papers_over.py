@@ -6,6 +6,7 @@ import sympy as sp
 
 from derive.proof import Cited, Exact, Identity, Step, Theorem, Verdict
 from proofs.bibliography import HANDBOOK, VASWANI
+from proofs.depth.update_amplification import theorem as update_amplification
 
 __all__ = ["theorem"]
 
@@ -21,6 +22,7 @@ theorem = Theorem(
         "stability issues of post-norm without removing them."
     ),
     verdict=Verdict.OPEN,
+    uses=(update_amplification,),
     steps=(
         Step(
             (

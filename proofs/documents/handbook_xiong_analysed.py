@@ -7,7 +7,10 @@ import sympy as sp
 from derive.proof import Cited, Expectation, Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import HANDBOOK, XIONG
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.pre_norm_variance import theorem as pre_norm_variance
+from proofs.depth.relu_moments import theorem as relu_moments
+from proofs.documents._shared import law
 
 __all__ = ["theorem"]
 
@@ -20,6 +23,10 @@ theorem = Theorem(
     title="The analysis of 2020",
     statement="Pre-norm was further analysed theoretically by Xiong and others in 2020.",
     verdict=Verdict.SUPPORTED,
+    uses=(
+        relu_moments,
+        pre_norm_variance,
+    ),
     steps=(
         Step(
             r"Their Lemma 1, $\mathbb E\,\mathrm{relu}(z)^2 = 1/2$, holds.",

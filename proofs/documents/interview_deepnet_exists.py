@@ -6,7 +6,10 @@ import sympy as sp
 
 from derive.proof import Cited, Gaussian, Identity, Step, Theorem, Verdict
 from proofs.bibliography import DEEPNET, INTERVIEW
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.deepnorm_constants import theorem as deepnorm_constants
+from proofs.depth.update_amplification import theorem as update_amplification
+from proofs.documents._shared import law
 
 __all__ = ["theorem"]
 
@@ -22,6 +25,10 @@ theorem = Theorem(
         "and initialization; it exists since plain post-norm fails there."
     ),
     verdict=Verdict.SUPPORTED,
+    uses=(
+        deepnorm_constants,
+        update_amplification,
+    ),
     steps=(
         Step(
             (

@@ -7,7 +7,10 @@ import sympy as sp
 from derive.proof import Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import INTERVIEW
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.deepnorm_identity_path import theorem as deepnorm_identity_path
+from proofs.depth.no_norm_growth import theorem as no_norm_growth
+from proofs.documents._shared import law
 
 __all__ = ["theorem"]
 
@@ -18,6 +21,10 @@ theorem = Theorem(
     title="Does the residual decide stability?",
     statement="Whether the residual is an identity or rescaled determines depth stability.",
     verdict=Verdict.REFUTED,
+    uses=(
+        no_norm_growth,
+        deepnorm_identity_path,
+    ),
     steps=(
         Step(
             (

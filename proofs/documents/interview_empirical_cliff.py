@@ -7,7 +7,9 @@ import sympy as sp
 from derive.proof import Cited, Exact, Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import ADMIN, B2T, CURSE, INTERVIEW, XIONG
-from proofs.documents._shared import CROSS, WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.decoder_memory import theorem as decoder_memory
+from proofs.documents._shared import CROSS, law
 
 __all__ = ["theorem"]
 
@@ -22,6 +24,7 @@ theorem = Theorem(
         "elaborate warm-up."
     ),
     verdict=Verdict.OPEN,
+    uses=(decoder_memory,),
     steps=(
         Step(
             (

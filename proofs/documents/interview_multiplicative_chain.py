@@ -9,7 +9,9 @@ from derive.calculus.maps import JacobianOf
 from derive.proof import Gaussian, Identity, Step, Theorem, Verdict
 from derive.symbols import L, d
 from proofs.bibliography import INTERVIEW
-from proofs.documents._shared import WIDE, centred, law, root
+from proofs.depth._shared import WIDE
+from proofs.depth.skip_path_weight import theorem as skip_path_weight
+from proofs.documents._shared import centred, law, root
 from proofs.setting import F, block_jacobian, gain, identity, one, x
 
 __all__ = ["theorem"]
@@ -27,6 +29,7 @@ theorem = Theorem(
         "Post-norm's gradient is a multiplicative chain, pre-norm's an identity-plus-delta chain."
     ),
     verdict=Verdict.CONDITIONAL,
+    uses=(skip_path_weight,),
     steps=(
         Step(
             "Pre-norm's is a product as well: two blocks hold $A_2A_1$.",

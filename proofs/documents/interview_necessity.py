@@ -5,7 +5,9 @@ from __future__ import annotations
 from derive.proof import Cited, Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import DEEPNET, INTERVIEW
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.deepnorm_identity_path import theorem as deepnorm_identity_path
+from proofs.documents._shared import law
 
 __all__ = ["theorem"]
 
@@ -19,6 +21,7 @@ theorem = Theorem(
         "models of 100 layers and more are possible only because of it."
     ),
     verdict=Verdict.REFUTED,
+    uses=(deepnorm_identity_path,),
     steps=(
         Step(
             (

@@ -7,7 +7,11 @@ import sympy as sp
 from derive.proof import Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import INTERVIEW
-from proofs.documents._shared import CROSS, WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.decoder_memory import theorem as decoder_memory
+from proofs.depth.post_norm_gain import theorem as post_norm_gain
+from proofs.depth.post_norm_gelu import theorem as post_norm_gelu
+from proofs.documents._shared import CROSS, law
 
 __all__ = ["theorem"]
 
@@ -22,6 +26,11 @@ theorem = Theorem(
         "warm-up the model diverges."
     ),
     verdict=Verdict.CONDITIONAL,
+    uses=(
+        post_norm_gain,
+        post_norm_gelu,
+        decoder_memory,
+    ),
     steps=(
         Step(
             (

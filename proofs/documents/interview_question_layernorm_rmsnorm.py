@@ -11,7 +11,9 @@ from derive.calculus.atoms import Diag, Inner, Reciprocal
 from derive.proof import Gaussian, Identity, Step, Theorem, Verdict
 from derive.symbols import L, d
 from proofs.bibliography import INTERVIEW, ZHANG
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.documents._shared import law
+from proofs.norms.layernorm_is_centred_rmsnorm import theorem as layernorm_is_centred_rmsnorm
 from proofs.setting import bias, block_jacobian, c, gain, one, s, x
 
 __all__ = ["theorem"]
@@ -32,6 +34,7 @@ theorem = Theorem(
         "do without mean subtraction where post-norm cannot."
     ),
     verdict=Verdict.PROVED,
+    uses=(layernorm_is_centred_rmsnorm,),
     steps=(
         Step(
             "The law of post-norm is the same with RMSNorm.",

@@ -9,7 +9,9 @@ import sympy as sp
 from derive.proof import Cited, Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import B2T, COURSE, INTERVIEW
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.last_layer_gradient import theorem as last_layer_gradient
+from proofs.documents._shared import law
 
 __all__ = ["theorem"]
 
@@ -35,6 +37,7 @@ theorem = Theorem(
         "in quality is open."
     ),
     verdict=Verdict.OPEN,
+    uses=(last_layer_gradient,),
     steps=(
         Step(
             (

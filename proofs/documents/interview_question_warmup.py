@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sympy as sp
 
-from derive.proof import Cited, Gaussian, Identity, Step, Theorem, Verdict
+from derive.proof import Cited, Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import ADMIN, HANDBOOK, INTERVIEW, XIONG
-from proofs.documents._shared import CROSS, WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.decoder_memory import theorem as decoder_memory
+from proofs.depth.update_amplification import theorem as update_amplification
+from proofs.documents._shared import CROSS, law
 
 __all__ = ["theorem"]
-
-_N = sp.Symbol("N", positive=True)
-
 
 theorem = Theorem(
     id="interview-question-warmup",
@@ -25,6 +25,10 @@ theorem = Theorem(
         "whether long enough is ever enough is open, and one report says no."
     ),
     verdict=Verdict.OPEN,
+    uses=(
+        update_amplification,
+        decoder_memory,
+    ),
     steps=(
         Step(
             (
@@ -47,18 +51,16 @@ theorem = Theorem(
             ),
         ),
         Step(
-            (
-                r"Proved: plain post-norm has $\alpha = \beta = 1$, where the "
-                "first-order change of the output at a given relative update, "
-                r"$2N\cdot 2\beta^2/\alpha^2$, is $4N$: the rate would have to fall "
-                "with depth, and a warm-up ends."
-            ),
-            "algebra, with DeepNet's expression of the change",
-            Identity(
-                claim=lambda scale: (2 * _N * 2 / scale**2, 4 * _N),
-                of=lambda: sp.S.One,
-                instead=lambda: sp.Integer(2),
-            ),
+            "Proved: small relative changes of all weights move the output of a post-norm stack by "
+            r"$\frac{2L}3$ times their square: to keep that fixed the rate would have to fall with "
+            "depth, and a warm-up ends.",
+            "the theorem used",
+            update_amplification.steps[0].check,
+        ),
+        Step(
+            "Proved: those of pre-norm move it by twice a harmonic number, a logarithm of depth.",
+            "the theorem used",
+            update_amplification.steps[1].check,
         ),
         Step(
             "Supported: six layers train with warm-up and fail without.",

@@ -8,7 +8,9 @@ from derive.calculus.atoms import Inner
 from derive.proof import Gaussian, Identity, Step, Theorem, Verdict
 from derive.symbols import d
 from proofs.bibliography import INTERVIEW
-from proofs.documents._shared import WIDE, centred, law
+from proofs.depth._shared import WIDE
+from proofs.documents._shared import centred, law
+from proofs.norms.norm_scale_invariance import theorem as norm_scale_invariance
 from proofs.setting import x
 
 __all__ = ["theorem"]
@@ -28,6 +30,7 @@ theorem = Theorem(
         "rescaling is slightly off it grows or shrinks over many."
     ),
     verdict=Verdict.REFUTED,
+    uses=(norm_scale_invariance,),
     steps=(
         Step(
             (

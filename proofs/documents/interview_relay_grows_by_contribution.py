@@ -8,7 +8,8 @@ from derive.calculus.atoms import Vector
 from derive.proof import Bound, Gaussian, SpectralNorm, Step, Theorem, Verdict
 from derive.symbols import d
 from proofs.bibliography import INTERVIEW
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.documents._shared import law
 from proofs.setting import x
 
 __all__ = ["theorem"]

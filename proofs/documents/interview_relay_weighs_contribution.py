@@ -6,7 +6,9 @@ import derive
 from derive.proof import Gaussian, Identity, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import INTERVIEW
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.peri_norm_growth import theorem as peri_norm_growth
+from proofs.documents._shared import law
 from proofs.setting import F, block, x
 
 __all__ = ["theorem"]
@@ -18,6 +20,7 @@ theorem = Theorem(
     title="The relay race: pre-norm",
     statement="Pre-norm weighs each runner's contribution before it is added to the baton.",
     verdict=Verdict.REFUTED,
+    uses=(peri_norm_growth,),
     steps=(
         Step(
             "A runner ten times as strong adds ten times as much in pre-norm.",

@@ -6,7 +6,8 @@ import sympy as sp
 
 from derive.proof import Cited, Gaussian, Step, Theorem, Verdict
 from proofs.bibliography import INTERVIEW, RADFORD
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.documents._shared import law
 
 __all__ = ["theorem"]
 

@@ -7,7 +7,9 @@ from derive.calculus.atoms import Inner, Matrix, Vector
 from derive.proof import Counterexample, Gaussian, Step, Theorem, Verdict
 from derive.symbols import L, d
 from proofs.bibliography import INTERVIEW
-from proofs.documents._shared import WIDE, law
+from proofs.depth._shared import WIDE
+from proofs.depth.pre_norm_exponent import theorem as pre_norm_exponent
+from proofs.documents._shared import law
 from proofs.setting import x
 
 __all__ = ["theorem"]
@@ -36,6 +38,7 @@ theorem = Theorem(
         "through arbitrary depth."
     ),
     verdict=Verdict.REFUTED,
+    uses=(pre_norm_exponent,),
     steps=(
         Step(
             (
