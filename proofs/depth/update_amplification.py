@@ -1,8 +1,8 @@
-r"""By how much small changes of all weights move the output: 2N/3, 2(H_(N+2) - 3/2), 1/(4 sqrt N).
+r"""By how much small changes of all weights move the output: 2L/3, 2(H_(L+2) - 3/2), 1/(4 sqrt L).
 
 Relative changes of both matrices of a relu branch move its output by the sum of its own mean square
 and of b times that of its input; the gain of the squared gradient from the output of the stack back
-to the branch is what carries it on. To first order the moves of N blocks add.
+to the branch is what carries it on. To first order the moves of L blocks add.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ theorem = Theorem(
     area="depth",
     title="What a change of all weights does to the output",
     statement=(
-        r"Let all matrices of $N$ relu branches change by independent relative amounts $\delta$. "
+        r"Let all matrices of $L$ relu branches change by independent relative amounts $\delta$. "
         r"To "
-        r"first order $\mathbb E|\Delta x_N|^2/(\delta^2\,\mathbb E|x_N|^2)$ is $\frac{2N}3$ for "
-        r"post-norm, $2(H_{N+2} - \frac32)$ for pre-norm with a final norm and for Admin with "
-        r"$\omega_l^2 = 1 + \frac{l-1}2$, and at most $\frac14N^{-1/2}$ for DeepNorm."
+        r"first order $\mathbb E|\Delta x_L|^2/(\delta^2\,\mathbb E|x_L|^2)$ is $\frac{2L}3$ for "
+        r"post-norm, $2(H_{L+2} - \frac32)$ for pre-norm with a final norm and for Admin with "
+        r"$\omega_l^2 = 1 + \frac{l-1}2$, and at most $\frac14L^{-1/2}$ for DeepNorm."
     ),
     verdict=Verdict.PROVED,
     assumptions=(WIDE,),
@@ -76,12 +76,12 @@ theorem = Theorem(
             r"Post-norm: a block contributes $\frac{f+b}{1+f} = \frac23$, and later blocks pass "
             r"it on.",
             "the norm divides by 3/2; gains are 1",
-            Induction(claim=_post, of=general("post"), instead=general("pre"), name=r"\Delta_N"),
+            Induction(claim=_post, of=general("post"), instead=general("pre"), name=r"\Delta_L"),
         ),
         Step(
             r"Pre-norm: block $l$ contributes $1/v_l = \frac2{l+2}$.",
             "the squared gradient is 1/v_l behind the final norm",
-            Induction(claim=_pre, of=general("pre"), instead=general("lns"), name=r"\Delta_N"),
+            Induction(claim=_pre, of=general("pre"), instead=general("lns"), name=r"\Delta_L"),
         ),
         Step(
             "Admin: its branches weigh what those of pre-norm weigh.",
@@ -90,7 +90,7 @@ theorem = Theorem(
                 claim=_admin,
                 of=general("N(omega*x + F(x))", omega=sp.sqrt(1 + (l - 1) / 2)),
                 instead=general("post"),
-                name=r"\Delta_N",
+                name=r"\Delta_L",
             ),
         ),
         Step(
@@ -120,7 +120,7 @@ theorem = Theorem(
         DEEPNET("bound of the model update", seen="memory"),
     ),
     remark=(
-        "In an earlier run N = 8, 32, 128: post-norm 5.15, 19.3, 53 (the last with a wide "
+        "In an earlier run L = 8, 32, 128: post-norm 5.15, 19.3, 53 (the last with a wide "
         "interval), pre-norm 2.74, 5.14, 7.9, DeepNorm 0.086, 0.044, 0.022. Gradient steps are not "
         "independent changes: of those this says nothing."
     ),
