@@ -10,11 +10,12 @@ from derive.cli.output import json_text, table_text
 
 __all__ = ["catalogue", "list_"]
 
-TABLES = ("placements", "norms", "sublayers", "systems")
+TABLES = ("placements", "norms", "sublayers", "systems", "components")
 COLUMNS = {
     "placements": ("name", "kind", "equation", "residual"),
     "norms": ("name", "equation", "jacobian"),
     "sublayers": ("name", "kind", "equation", "note"),
+    "components": ("name", "forward", "backward", "exact"),
     "systems": ("name", "depth", "width", "heads", "norm", "placement", "year", "verified"),
 }
 
@@ -23,15 +24,32 @@ COLUMNS = {
 @click.argument("table", type=click.Choice(TABLES))
 @click.option("--json", "as_json", is_flag=True, help="Print every column as JSON.")
 def list_(table: str, as_json: bool) -> None:
-    """List the placements, norms, sublayers or systems of the catalogue."""
+    """List the placements, norms, sublayers, systems or the components of depth laws."""
     from derive.blocks.catalogue import catalogue as rows_of
 
-    rows = rows_of(table)
+    rows = _components() if table == "components" else rows_of(table)
     if as_json:
         click.echo(json_text(rows))
     else:
         columns = COLUMNS[table]
         click.echo(table_text(columns, [[str(row[c]) for c in columns] for row in rows]))
+
+
+def _components() -> list[dict[str, object]]:
+    from derive.laws.facts import component_facts
+
+    return [
+        {
+            "name": one.name,
+            "forward": ", ".join(map(str, one.forward or ())),
+            "backward": ", ".join(map(str, one.backward or ())),
+            "exact": "exact" if one.exact else "wide",
+            "assumption": one.assumption,
+            "source": one.source,
+            "latex": one.latex(),
+        }
+        for one in component_facts()
+    ]
 
 
 @click.command()
