@@ -17,6 +17,7 @@ from derive.errors import DomainError, UnknownNameError
 from derive.symbols import L, l
 
 __all__ = [
+    "ALIASES",
     "MIXES",
     "PLACEMENTS",
     "STREAMS",
@@ -24,6 +25,7 @@ __all__ = [
     "Mix",
     "Placement",
     "StreamPlacement",
+    "canonical",
     "placement",
     "stream_placement",
 ]
@@ -413,6 +415,26 @@ WITHOUT_EQUATION = {
 """Proposals that are known by name and are not in the tables, each with the reason."""
 
 
+ALIASES = {
+    "post-norm": "post",
+    "post-ln": "post",
+    "pre-norm": "pre",
+    "pre-ln": "pre",
+    "peri": "sandwich",
+    "peri-norm": "sandwich",
+    "peri-ln": "sandwich",
+    "res-post-norm": "res-post",
+    "layernorm-scaling": "lns",
+}
+"""Other names of placements in the literature."""
+
+
+def canonical(name: str) -> str:
+    """Return the name under which the catalogue has a placement; an equation in lower case."""
+    key = name.lower()
+    return ALIASES.get(key, key)
+
+
 def placement(name: str) -> Placement:
     """Return the placement of that name.
 
@@ -422,7 +444,7 @@ def placement(name: str) -> Placement:
         If there is none; the message lists those there are.
     """
     try:
-        return PLACEMENTS[name.lower()]
+        return PLACEMENTS[canonical(name)]
     except KeyError:
         raise UnknownNameError(
             f"placement: expected one of {', '.join(PLACEMENTS)} or a block such as "
@@ -439,7 +461,7 @@ def stream_placement(name: str) -> StreamPlacement:
         If there is none; the message lists those there are.
     """
     try:
-        return STREAMS[name.lower()]
+        return STREAMS[canonical(name)]
     except KeyError:
         raise UnknownNameError(
             f"placement with streams: expected one of {', '.join(STREAMS)}, got {name!r}"

@@ -41,17 +41,17 @@ def show(
     format_: str,
 ) -> None:
     """Derive the Jacobian of a BLOCK: a placement (post, pre) or "x + N(F(N(x)))"."""
-    from derive.blocks.placements import MIXES, STREAMS
+    from derive.blocks.placements import MIXES, STREAMS, canonical
     from derive.render.json import derivation_json
     from derive.render.latex import derivation_latex, derivation_tex
     from derive.render.text import derivation_text
 
-    if block.lower() in MIXES:
+    if canonical(block) in MIXES:
         raise DomainError(
             f"BLOCK: {block} is a stack that changes its placement with depth "
-            f"({MIXES[block.lower()].equation}); expected one block, such as one of these"
+            f"({MIXES[canonical(block)].equation}); expected one block, such as one of these"
         )
-    if block.lower() in STREAMS:
+    if canonical(block) in STREAMS:
         _show_streams(block, norm_name, sublayer, layer, steps, certify, format_)
         return
     x = derive.state("x")

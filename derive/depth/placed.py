@@ -10,7 +10,7 @@ import sympy as sp
 
 from derive import symbols
 from derive.blocks.build import block, state, streams
-from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
+from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS, canonical
 from derive.calculus.derivation import Derivation
 from derive.depth.stack import Stack
 from derive.depth.streams import StreamStack
@@ -35,7 +35,7 @@ def starting_scalars(placement: str, number: int, blocks: int) -> dict[str, floa
     blocks : int
         L, the number of blocks of the stack.
     """
-    entry = PLACEMENTS.get(placement.lower()) or STREAMS.get(placement.lower())
+    entry = PLACEMENTS.get(canonical(placement)) or STREAMS.get(canonical(placement))
     at = {symbols.l: number, symbols.L: blocks}
     declared = {} if entry is None else entry.scalars
     return {name: float(sp.sympify(value).subs(at)) for name, value in declared.items()}
@@ -139,7 +139,7 @@ def placed_layers(
     """
     if layers < 0:
         raise DomainError(f"layers: expected at least 0, got {layers}")
-    key = placement.lower()
+    key = canonical(placement)
     x = state("x")
     names = MIXES[key].layout(layers) if key in MIXES else (placement,) * layers
     many = streams(key, norm, sublayer) if key in STREAMS else {}

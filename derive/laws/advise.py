@@ -21,7 +21,7 @@ from typing import Any
 
 import sympy as sp
 
-from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
+from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS, canonical
 from derive.errors import DeriveError, DomainError, UnknownNodeError
 from derive.laws.edge import CONDITIONS, KNOBS, Edge, critical_scale
 from derive.laws.exponents import Exponent, exponent
@@ -117,7 +117,7 @@ class Advice:
         Summed over one turn of the sublayers, at either end; None where there is no gradient at the
         end or a sublayer whose weights are not covered.
         """
-        entry = PLACEMENTS.get(self.law.placement.lower())
+        entry = PLACEMENTS.get(self.law.key)
         turn = 1 if entry is not None and entry.is_layer else len(self.law.sublayers)
         try:
             sizes = [sum(block.values()) for block in self.found.weights]
@@ -240,7 +240,7 @@ def ranked(found: Iterable[Advice]) -> list[Advice]:
 
 def published(placement: str) -> tuple[dict[str, str], ...]:
     """Return the scalars of a placement as its source publishes them."""
-    key = placement.lower()
+    key = canonical(placement)
     entry = PLACEMENTS.get(key) or STREAMS.get(key)
     if entry is None:
         return ()

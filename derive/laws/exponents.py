@@ -237,7 +237,7 @@ def measured_gap(
         raise DomainError(
             f"law: expected one token at the initialisation lecun, got {law.tokens} at {law.init}"
         )
-    if law.placement.lower() in STREAMS:
+    if law.key in STREAMS:
         raise DomainError(f"law: expected one stream, got {law.placement}")
     rows = []
     for one in range(seed, seed + stacks):

@@ -23,7 +23,7 @@ import numpy as np
 import sympy as sp
 
 from derive.blocks.build import block, layer, state, stream_blocks, sublayer
-from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
+from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS, canonical
 from derive.calculus.maps import Apply, Map
 from derive.errors import DomainError, UnknownNameError, UnknownNodeError
 from derive.laws.components import Moments, Setting, backward
@@ -188,6 +188,11 @@ class DepthLaw:
         scheme(self.init)
         self.blocks_of(1, 1)
 
+    @property
+    def key(self) -> str:
+        """The name under which the catalogue has the placement."""
+        return canonical(self.placement)
+
     # -- blocks
 
     def blocks_of(self, number: int, layers: int) -> dict[str, sp.Basic]:
@@ -195,11 +200,11 @@ class DepthLaw:
         return _blocks(self._name_of(number, layers), self.norm, self._sublayers_of(number))
 
     def _name_of(self, number: int, layers: int) -> str:
-        key = self.placement.lower()
+        key = self.key
         return MIXES[key].layout(layers)[number - 1] if key in MIXES else self.placement
 
     def _sublayers_of(self, number: int) -> tuple[str, ...]:
-        entry = PLACEMENTS.get(self.placement.lower())
+        entry = PLACEMENTS.get(self.key)
         if entry is not None and entry.is_layer:
             return self.sublayers
         return (self.sublayers[(number - 1) % len(self.sublayers)],)
@@ -209,7 +214,7 @@ class DepthLaw:
         return self._scalars(self._name_of(number, layers), number, layers)
 
     def _scalars(self, name: str, number: Any, layers: Any) -> dict[str, Any]:
-        entry = PLACEMENTS.get(name.lower()) or STREAMS.get(name.lower())
+        entry = PLACEMENTS.get(canonical(name)) or STREAMS.get(canonical(name))
         declared = {} if entry is None else entry.scalars
         at = {l: number, L: layers}
         return {
@@ -305,7 +310,7 @@ class DepthLaw:
 
     @property
     def _profiled(self) -> str | None:
-        return PROFILED.get(self.placement.lower())
+        return PROFILED.get(self.key)
 
     def _of_tokens(self, moments: Moments, layers: int) -> Any:
         """Return the moments token by token where a causal mask tells tokens apart."""
@@ -339,7 +344,7 @@ class DepthLaw:
         """Return why the state is more than v, so that no closed form is sought; "" if it is v."""
         if self.causal:
             return "behind a causal mask every token has moments of its own"
-        key = self.placement.lower()
+        key = self.key
         entry = PLACEMENTS.get(key)
         if key in STREAMS:
             return "the streams have moments of their own and between them"
@@ -366,7 +371,7 @@ class DepthLaw:
 
         None for streams, mixtures and layers, and where an activation has no closed form.
         """
-        key = self.placement.lower()
+        key = self.key
         entry = PLACEMENTS.get(key)
         if key in STREAMS or key in MIXES or len(self.sublayers) > 1:
             return None
@@ -497,7 +502,7 @@ def _sized(expr: Any) -> sp.Expr:
 
 @lru_cache(maxsize=256)
 def _blocks(name: str, norm: str, sublayers: tuple[str, ...]) -> dict[str, sp.Basic]:
-    key = name.lower()
+    key = canonical(name)
     if key in STREAMS:
         return stream_blocks(key, norm, sublayers[0])
     entry = PLACEMENTS.get(key)

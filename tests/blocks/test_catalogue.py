@@ -25,7 +25,7 @@ from derive.blocks.catalogue import (
     sublayer_derivation,
 )
 from derive.blocks.norms import NORMS, LayerNorm, norm
-from derive.blocks.placements import PLACEMENTS, STREAM_SCALARS, STREAMS
+from derive.blocks.placements import ALIASES, PLACEMENTS, STREAM_SCALARS, STREAMS, placement
 from derive.calculus.atoms import State, Vector
 from derive.calculus.certificates import certify_exact, certify_identity
 from derive.calculus.derivation import derivation
@@ -389,3 +389,10 @@ def test_every_case_compiles(tmp_path):
     sections = [("-".join(case), derivation_latex(derived(case))) for case in CASES]
     wide = [pt for pt in _compiled(document_tex("Every placement", sections), tmp_path) if pt > 5]
     assert wide == []
+
+
+@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+def test_other_names_mean_the_same_placement(alias, name):
+    assert alias not in PLACEMENTS
+    assert placement(alias.upper()) is PLACEMENTS[name]
+    assert derive.block(alias) == derive.block(name)
