@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from derive.proof import Bound, Gaussian, Step, Theorem, Verdict
+from derive.proof import Gaussian, Step, Theorem, Verdict
 from derive.symbols import n
 from proofs.bibliography import XIONG
 from proofs.depth._shared import WIDE, law, v
@@ -52,13 +52,13 @@ theorem = Theorem(
             ),
         ),
         Step(
-            r"Attention adds at least 0, as $\rho \ge -\frac1{n-1}$: with $\rho = "
-            r"\frac{nt - 1}{n-1}$, $A = t$.",
+            r"Attention adds $t \in [0, 1]$ at $\rho = \frac{nt - 1}{n-1}$, and $\rho$ is between "
+            r"$-\frac1{n-1}$ and 1.",
             "A is the mean square of the mean token",
-            Bound(
+            Gaussian(
                 claim=lambda block: (
-                    v,
-                    v + sp.simplify(mean_token(block).subs(rho, n * t / (n - 1) - 1 / (n - 1))),
+                    mean_token(block).subs(rho, n * t / (n - 1) - 1 / (n - 1)),
+                    t,
                 ),
                 of=reads("x + F(N(x))"),
                 instead=reads("N(x + F(x))"),
