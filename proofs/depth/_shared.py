@@ -164,11 +164,16 @@ def ratio(closed: sp.Expr, mean_square: sp.Expr) -> Callable[[Recursion], tuple[
 
 
 def composed(
-    equation: str, sublayer: str, tokens: Any, signal: Moments, memory: Moments = ONE
+    equation: str,
+    sublayer: str,
+    tokens: Any,
+    signal: Moments,
+    memory: Moments = ONE,
+    **values: Any,
 ) -> BlockMoments:
-    """Return the moments of a block of attention in symbols: of any correlations, any n."""
+    """Return the moments of a block in symbols: any correlations, any n, scalars by name."""
     setting = Setting(scheme("lecun"), tokens, memory, {})
-    scalars = {"eps": sp.S.Zero}
+    scalars = {"eps": sp.S.Zero, **values}
     return BlockMoments(
         {"x": block(equation, "layernorm", sublayer)}, {("x", "x"): signal}, setting, scalars
     )
