@@ -122,7 +122,10 @@ def _unit(expr: sp.Basic) -> sp.Basic:
     rows, cols = expr.shape
     if cols == 1:
         return Ones(rows)
-    return Ones(cols).T if rows == 1 else sp.Identity(rows)
+    if rows == cols:
+        return sp.Identity(rows)
+    row = Transposed(Ones(cols))
+    return row if rows == 1 else product([Ones(rows), row])
 
 
 def _in_sums(expr: sp.Basic, change: Callable[[sp.Basic], sp.Basic]) -> Iterator[sp.Basic]:

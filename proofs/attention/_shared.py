@@ -15,6 +15,7 @@ import sympy as sp
 
 import derive
 from derive.calculus.atoms import Diag, Inner, Matrix, Ones, Vector
+from derive.calculus.let import let
 from derive.calculus.pointwise import Activation
 from derive.symbols import d, d_h, n, scale
 
@@ -30,9 +31,10 @@ W_Q, W_K, W_V = (Matrix(name, d_h, d) for name in ("W_Q", "W_K", "W_V"))
 
 
 def softmax(scores: sp.Basic) -> sp.Basic:
-    """Return e/(1'e) with e = exp(scores)."""
-    e = EXP(scores)
-    return 1 / Inner(one, e) * e
+    """Return e/Z with e = exp(scores) and Z = 1'e, all named."""
+    e = let("e", EXP(scores))
+    Z = let("Z", Inner(one, e))
+    return let("p", 1 / Z * e)
 
 
 def spread(p: sp.Basic) -> sp.Basic:
@@ -75,7 +77,7 @@ class Query:
     @property
     def p(self) -> sp.Basic:
         """The weights."""
-        return softmax(scale * (K0 * self.q + Inner(self.key, self.q) * u))
+        return softmax(let("z", scale * (K0 * self.q + Inner(self.key, self.q) * u)))
 
     @property
     def o(self) -> sp.Basic:

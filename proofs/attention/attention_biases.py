@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import derive
 from derive.calculus.atoms import Inner, Vector
+from derive.calculus.let import let
 from derive.proof import Identity, Step, Theorem, Verdict
 from derive.symbols import d_h, scale
 from proofs.attention._shared import K0, V0, jacobian, one, q0, softmax, spread
@@ -17,9 +18,9 @@ __all__ = ["theorem"]
 
 b = derive.state("b", d_h)
 v_b = Vector("v_b", d_h)
-KEY = softmax(scale * (K0 * q0 + Inner(b, q0) * one))
-QUERY = softmax(scale * (K0 * (q0 + b)))
-p = softmax(scale * (K0 * q0))
+KEY = softmax(let("z", scale * (K0 * q0 + Inner(b, q0) * one)))
+QUERY = softmax(let("z", scale * (K0 * (q0 + b))))
+p = softmax(let("z", scale * (K0 * q0)))
 
 theorem = Theorem(
     id="attention-biases",

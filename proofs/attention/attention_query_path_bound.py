@@ -9,6 +9,7 @@ from __future__ import annotations
 import sympy as sp
 
 from derive.calculus.atoms import Matrix
+from derive.calculus.let import let
 from derive.proof import Bound, Laplacian, SpectralNorm, Step, Theorem, Verdict
 from derive.symbols import d, d_h, n, scale
 from proofs.attention._shared import W_Q, softmax, spread, y
@@ -24,7 +25,7 @@ W_K, W_V = Matrix("W_K", d, d_h), Matrix("W_V", d, d_h)
 
 def _path(keys: sp.Basic, values: sp.Basic, factor: int = 1) -> tuple[sp.Basic, sp.Basic]:
     """Return the query path and its weights."""
-    p = softmax(scale * (keys * W_Q * y))
+    p = softmax(let("z", scale * (keys * W_Q * y)))
     return factor * scale * values.T * spread(p) * keys * W_Q, p
 
 
