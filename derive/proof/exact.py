@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import sympy as sp
 
+from derive.calculus.atoms import Ones
+from derive.calculus.tensor import Product, Sum
 from derive.proof.check import Claimed
 from derive.proof.perturb import Sides
 
@@ -39,8 +41,22 @@ class Exact(Claimed):
         return _unequal(sides, digits=30)
 
 
+def _written_out(expr: sp.Basic) -> sp.Basic:
+    """Carry out sums and products of matrices of numbers."""
+    if isinstance(expr, Ones):
+        return sp.ones(*expr.shape)
+    if isinstance(expr, sp.Identity | sp.ZeroMatrix):
+        return expr.as_explicit()
+    if not isinstance(expr, Sum | Product):
+        return expr
+    first, *rest = map(_written_out, expr.args)
+    for part in rest:
+        first = first + part if isinstance(expr, Sum) else first * part
+    return first
+
+
 def _unequal(sides: Sides, digits: int = 0) -> bool:
-    left, right = (sp.sympify(side) for side in sides)
+    left, right = (_written_out(sp.sympify(side)) for side in sides)
     if getattr(left, "shape", None) != getattr(right, "shape", None):
         return True
     entries = list(left - right) if hasattr(left, "shape") else [left - right]
