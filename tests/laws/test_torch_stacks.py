@@ -26,12 +26,20 @@ NAMES = [*PLACEMENTS, *STREAMS, *MIXES]
 WIDTH, TOKENS, LAYERS = 8, 3, 2
 
 
+def scalars_of(law, layers):
+    """The scalars of every block as numbers."""
+    return [
+        {name: float(value) for name, value in law.scalars_of(number, layers).items()}
+        for number in range(1, layers + 1)
+    ]
+
+
 def drawn_stack(placement, norm="layernorm", sublayers=("attention", "ffn:gelu"), layers=LAYERS):
     """The draws of a law, with queries that are not zero."""
     values = {"lam": 0.3, "alpha": 0.7, **NEEDS_A_VALUE.get(placement, {})}
     law = DepthLaw(placement, norm, sublayers, tokens=TOKENS, values=values)
     memory = np.random.default_rng(9).normal(size=(TOKENS, WIDTH))
-    draws = _Draws(law, layers, width=WIDTH, hidden=None, heads=2)
+    draws = _Draws(law, scalars_of(law, layers), width=WIDTH, hidden=None, heads=2)
     drawn = [draws.weights(layer, seed=0, memory=memory) for layer in range(layers)]
     for layer, weights in enumerate(drawn):
         for name, value in weights.items():
@@ -153,7 +161,7 @@ def test_a_gradient_that_vanishes_is_zero():
 def test_gradients_below_the_smallest_float_are_followed():
     """About (1/sqrt 2)^330 times those at the output, where float32 ends at 1e-45."""
     law = DepthLaw("N(x + C(x))", sublayers=("attention",), tokens=2, memory=Moments(1.0, 1.0))
-    draws = _Draws(law, 330, width=8, hidden=None, heads=2)
+    draws = _Draws(law, scalars_of(law, 330), width=8, hidden=None, heads=2)
     rng = np.random.default_rng(4)
     memory = np.repeat(rng.normal(size=(1, 8)), 2, axis=0)
     x, g = rng.normal(size=(2, 2, 8))
