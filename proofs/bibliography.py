@@ -67,6 +67,13 @@ WANG = Source(
     "Learning Deep Transformer Models for Machine Translation",
     "arXiv:1906.01787",
 )
+MEGATRON = Source(
+    "shoeybi2019",
+    "Shoeybi and others",
+    2019,
+    "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
+    "arXiv:1909.08053",
+)
 T5 = Source(
     "raffel2019",
     "Raffel and others",
@@ -99,6 +106,7 @@ VIT = Source(
     "An Image is Worth 16x16 Words",
     "arXiv:2010.11929",
 )
+SWIN2 = Source("liu2021", "Liu and others", 2021, "Swin Transformer V2", "arXiv:2111.09883")
 COGVIEW = Source("ding2021", "Ding and others", 2021, "CogView", "arXiv:2105.13290")
 OPT = Source(
     "zhang2022",
@@ -107,6 +115,14 @@ OPT = Source(
     "OPT: Open Pre-trained Transformer Language Models",
     "arXiv:2205.01068",
 )
+METASEQ = Source(
+    "metaseq388",
+    "The developers of metaseq",
+    2022,
+    "Train and release OPT-350m with layer norm, issue 388 of metaseq",
+    "github.com/facebookresearch/metaseq",
+)
+BLOOM = Source("scao2022", "Le Scao and others", 2022, "BLOOM", "arXiv:2211.05100")
 GLM = Source(
     "zeng2022", "Zeng and others", 2022, "GLM-130B: An Open Bilingual Model", "arXiv:2210.02414"
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from derive.proof import Cited, Step, Theorem, Verdict
-from proofs.bibliography import BERT, INTERVIEW, TRANSFORMERS, XIONG
+from proofs.bibliography import BERT, INTERVIEW, MEGATRON, TRANSFORMERS, XIONG
 from proofs.systems._shared import POST, PRE, default, layer
 
 __all__ = ["theorem"]
@@ -23,6 +23,15 @@ theorem = Theorem(
         default(
             "The base model has 12 layers.", "BertConfig", "num_hidden_layers", "12", "T5Config"
         ),
+        layer("Megatron's BERT, made for larger sizes, is pre-norm.", "megatron-bert", PRE, POST),
+        Step(
+            "That place is reported to be critical as the model grows.",
+            "Shoeybi and others, 2019, abstract",
+            Cited(
+                "The place of the norm is critical for larger BERT-like models to become better.",
+                MEGATRON("abstract", seen="text"),
+            ),
+        ),
         Step(
             "BERT's schedule warms up over 10000 steps.",
             "Xiong and others, 2020, section 4.1",
@@ -38,5 +47,5 @@ theorem = Theorem(
         INTERVIEW("paragraph on history; example 2", seen="text"),
         TRANSFORMERS("the layers named", seen="code"),
     ),
-    remark="Nothing was seen about deeper variants.",
+    remark="The report is about size; of its variants that were deeper only nothing was seen.",
 )

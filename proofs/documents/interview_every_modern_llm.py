@@ -29,7 +29,7 @@ theorem = Theorem(
             "It has 32 layers by default.", "Olmo2Config", "num_hidden_layers", "32", "BertConfig"
         ),
         layer(
-            "With one switch OPT, of 2022, is post-norm; its 350M model of 24 layers has it so.",
+            "With one switch OPT, of 2022, is post-norm; its 350M model has it so.",
             "opt-350m",
             POST,
             PRE,
