@@ -133,7 +133,7 @@ def test_text_says_why_there_is_no_closed_form():
         (DepthLaw("mix-ln"), "the placement changes with depth"),
         (DepthLaw("b2t"), "sublayers of several kinds take turns"),
         (DepthLaw("res-post", sublayers=("ffn:silu",)), "no moments in closed form where v is"),
-        (DepthLaw("pre", sublayers=("attention",)), "attention mixes tokens"),
+        (DepthLaw("normed-residual", sublayers=("attention",)), "attention mixes tokens"),
         (DepthLaw("no-norm", sublayers=("ffn:gelu",)), "no rule solves it"),
     ):
         assert "evaluated block by block: " in law_text(law)
