@@ -34,7 +34,7 @@ theorem = Theorem(
             ),
         ),
         Step(
-            "Over six decoder layers that read one memory it falls to 1/64.",
+            "Over the six cross-attentions of a decoder that read one memory it falls to 1/64.",
             "cross-attention adds to the sum and not to the gradient",
             Gaussian(
                 claim=lambda found: (found.solution.gradient.subs(L, 6), sp.Rational(1, 64)),

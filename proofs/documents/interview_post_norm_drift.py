@@ -67,7 +67,7 @@ theorem = Theorem(
             ),
         ),
         Step(
-            "So does pre-norm's drift, upwards: $1 + L/2$.",
+            "Pre-norm's drifts too, upwards: $1 + L/2$.",
             "telescoping product",
             Gaussian(
                 claim=lambda found: (found.solution.gradient, 1 + L / 2),

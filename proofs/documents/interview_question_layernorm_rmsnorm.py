@@ -30,8 +30,9 @@ theorem = Theorem(
     statement=(
         "Asked: does the norm function, LayerNorm or RMSNorm, interact with "
         "the placement? Answer: not in the depth laws at the start of "
-        "training; exactly, in what a block keeps and loses, and pre-norm can "
-        "do without mean subtraction where post-norm cannot."
+        "training; exactly, in what a block keeps and loses, and in that pre-norm "
+        "can do without mean subtraction by a change of weights that does not serve "
+        "post-norm."
     ),
     verdict=Verdict.PROVED,
     uses=(layernorm_is_centred_rmsnorm,),

@@ -104,7 +104,7 @@ class BlockEquation(Check):
         yield "placement", replace(self, equation=self.instead)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def _reference(system: str) -> tuple[RealBlock, np.ndarray, np.ndarray]:
     """Build a real layer; return it with an input and its Jacobian there by autodiff."""
     real = build(system) if system in SYSTEMS else build_zoo(system)
@@ -116,7 +116,7 @@ def _reference(system: str) -> tuple[RealBlock, np.ndarray, np.ndarray]:
     return real, x, reference
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=256)
 def _derived(system: str, equation: str) -> np.ndarray:
     """Return the derived Jacobian of an equation with the parts of a real layer."""
     real, x, _ = _reference(system)
