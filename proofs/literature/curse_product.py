@@ -88,7 +88,10 @@ theorem = Theorem(
         r"average "
         r"out and the gain is $1 + b/v_l$."
     ),
-    fails_when=r"$A > 0$: the product is $\exp(2A\sqrt L)$ up to powers of L.",
+    fails_when=(
+        r"$A > 0$: the product is between $\exp(A\sqrt L - A^2/2)$ and $\exp(2A\sqrt L)$ times a "
+        "power of L."
+    ),
     remark=(
         "The companion step, that the product is bounded at exponentially growing variance, is "
         "right. The text was read in an earlier session of this project; here only its abstract "

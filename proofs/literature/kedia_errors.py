@@ -23,7 +23,7 @@ theorem = Theorem(
     steps=(
         Step(
             "A third party's summary says so of the whole framework.",
-            "cited",
+            "taken from the source",
             Cited(
                 what=r"errors below $10\%$ at the 99th percentile",
                 cite=DEEPSCALE("section on validation, by a summary", seen="secondary"),
@@ -33,7 +33,7 @@ theorem = Theorem(
             "The authors' published output has an exception: the gradient variance of single-head "
             r"attention, up to $44.5\%$ at the 99th percentile, with a median of $2.2\%$; all "
             r"others are at most $8.2\%$.",
-            "cited",
+            "taken from the source",
             Cited(
                 what=r"$44.5\%$ for the gradient variance of attention, at most $8.2\%$ else",
                 cite=DEEPSCALE("simulations, expected_output.txt", seen="code"),

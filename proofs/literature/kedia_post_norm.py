@@ -65,7 +65,7 @@ theorem = Theorem(
         r"memory: $(1/2)^L$."
     ),
     fails_when=(
-        "branches are relu feed-forward or uniform self-attention: the law is 1 and, at any depth, "
-        "between 1/n and n."
+        "all branches are relu feed-forward ones, with law 1, or all are uniform self-attention, "
+        "with a law between 1/n and n at any depth."
     ),
 )

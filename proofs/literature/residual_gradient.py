@@ -22,7 +22,7 @@ theorem = Theorem(
         Step(
             "The abstract announces a lower bound on the gradient and says that post-norm has a "
             "vanishing one.",
-            "cited",
+            "taken from the source",
             Cited(
                 what="a lower bound on the gradient, by the second stream",
                 cite=RESIDUAL("abstract", seen="text"),
@@ -31,7 +31,7 @@ theorem = Theorem(
         Step(
             r"The theorem is recalled as $O\bigl((1/2)^{(N-k)/2}e^{\sqrt{N-k}}\bigr)$ for "
             r"post-norm.",
-            "cited",
+            "taken from the source",
             Cited(
                 what=r"a bound of order $(1/2)^{(N-k)/2}e^{\sqrt{N-k}}$",
                 cite=RESIDUAL("theorem on gradients", seen="memory"),

@@ -69,8 +69,8 @@ theorem = Theorem(
     sources=(XIONG(r"appendix F", seen="text"),),
     holds_when="only the path through no branch counts, of which the factor is the weight.",
     fails_when=(
-        "all paths count. Attention in between changes the gradient by a factor between 1/n and n "
-        "at any depth, never exponentially."
+        "all paths count. A stack of uniform attention changes the gradient by a factor between "
+        "1/n and n at any depth, never exponentially."
     ),
     remark=(
         "The statement is about the model at initialisation, and so is the refutation. The theorem "
