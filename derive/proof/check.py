@@ -91,6 +91,9 @@ class Claimed(Check):
         What is put in place of general quantities; each has to be needed.
     seed : int
         Of the values at which wrong claims are told from right ones.
+    name : str
+        What the left side is of, in LaTeX: printed in its place, for what is composed and not
+        written.
     """
 
     claim: Callable[[Any], Sides]
@@ -98,6 +101,7 @@ class Claimed(Check):
     instead: Subject
     assuming: tuple[Assumption, ...] = ()
     seed: int = 0
+    name: str = ""
     relation: ClassVar[str] = "="
     relation_latex: ClassVar[str] = "="
 
@@ -120,8 +124,8 @@ class Claimed(Check):
         """Return the claim as it was checked."""
         left, right = self.sides()
         return Formula(
-            f"{text(left)} {self.relation} {text(right)}",
-            latex(left),
+            f"{self.name or text(left)} {self.relation} {text(right)}",
+            self.name or latex(left),
             self.relation_latex,
             latex(right),
         )

@@ -67,6 +67,7 @@ theorem = Theorem(
             "With relu branches its gradient law is 1, like that of every post-norm stack.",
             "b = f",
             Gaussian(
+                name=r"G",
                 claim=lambda R: (R.at(1).gradient.subs(b, f), sp.S.One),
                 of=general("N(omega*x + F(x))", omega=a),
                 instead=general("omega*x + F(x)", omega=a),

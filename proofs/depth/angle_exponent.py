@@ -58,6 +58,7 @@ theorem = Theorem(
             "Gelu: the slope of the correlation at equal tokens.",
             "Price's theorem: the slope of the kernel is the kernel of the derivative",
             Gaussian(
+                name=r"\frac{d\rho'}{d\rho}",
                 claim=lambda block: (_slope(block), (a**2 + B_GELU) / (a**2 + F_GELU)),
                 of=_block("N(alpha*x + F(x))", "ffn:gelu"),
                 instead=_block("N(alpha*x + F(x))", "ffn:relu"),
@@ -67,6 +68,7 @@ theorem = Theorem(
             "Gelu: the gain of the gradient is the same number.",
             "composed from the expression of the block",
             Gaussian(
+                name=r"G",
                 claim=lambda block: (_gain(block), (a**2 + B_GELU) / (a**2 + F_GELU)),
                 of=_block("N(alpha*x + F(x))", "ffn:gelu"),
                 instead=_block("N(alpha*x + F(x))", "ffn:relu"),
@@ -76,6 +78,7 @@ theorem = Theorem(
             "Relu: the slope is 1.",
             "b = f",
             Gaussian(
+                name=r"\frac{d\rho'}{d\rho}",
                 claim=lambda block: (_slope(block), sp.S.One),
                 of=_block("N(alpha*x + F(x))", "ffn:relu"),
                 instead=_block("N(alpha*x + F(x))", "ffn:gelu"),

@@ -59,13 +59,14 @@ theorem = Theorem(
             r"$v_{l+1} = v_l + A$.",
             "each token gets the mean of normalised tokens",
             Gaussian(
+                name=r"v_{l+1}",
                 claim=lambda block: (block.forward()["x", "x"].v, v + MEAN),
                 of=reads("x + F(N(x))"),
                 instead=reads("x + F(x)"),
             ),
         ),
         Step(
-            r"With $\rho = 1 - t$, $A \le 1$.",
+            r"With $\rho = 1 - \frac{nt}{n-1}$, $A = 1 - t \le 1$.",
             "tokens cannot be closer than equal",
             Bound(
                 claim=lambda block: (mean_token(block).subs(rho, 1 - n * t / (n - 1)), sp.S.One),
@@ -74,19 +75,25 @@ theorem = Theorem(
             ),
         ),
         Step(
-            "Equal tokens: 1 + L.",
+            r"For equal tokens $v_L = 1 + L$.",
             "A = 1; induction",
             Induction(claim=_equal, of=reads("x + F(N(x))"), instead=reads("x + F(x)"), name="v_L"),
         ),
         Step(
             r"$v - c = (1 - \rho)\,v$ does not change.",
             "all tokens get the same addition",
-            Gaussian(claim=_difference, of=reads("x + F(N(x))"), instead=reads("N(x + F(x))")),
+            Gaussian(
+                name=r"v_{l+1} - c_{l+1}",
+                claim=_difference,
+                of=reads("x + F(N(x))"),
+                instead=reads("N(x + F(x))"),
+            ),
         ),
         Step(
             r"The gradient gains $1 + B/v$.",
             "the branch returns the mean gradient, over the root of v",
             Gaussian(
+                name=r"G",
                 claim=lambda block: (
                     block.backward({("x", "x"): Moments(sp.S.One, r)})["x", "x"].v,
                     1 + (1 + (n - 1) * r) / (n * v),

@@ -55,6 +55,7 @@ theorem = Theorem(
             r"The gain of a block is $\frac1{1+A}$.",
             "the branch adds to the mean square and returns no gradient",
             Gaussian(
+                name=r"G",
                 claim=lambda block: (_gain(block), 1 / (1 + MEAN)),
                 of=_reads("N(x + C(x))"),
                 instead=_reads("x + C(N(x))"),
@@ -74,6 +75,7 @@ theorem = Theorem(
             r"At $\rho = 0$ the gain is $(1 + 1/n)^{-1}$.",
             "A = 1/n",
             Gaussian(
+                name=r"G",
                 claim=lambda block: (_gain(block).subs(rho, 0), 1 / (1 + 1 / n)),
                 of=_reads("N(x + C(x))"),
                 instead=_reads("N(x + A(x))"),

@@ -50,8 +50,15 @@ def _chosen(s: Scales) -> tuple[sp.Expr, sp.Expr]:
     return s.alpha * s.beta, 1 / sp.sqrt(2)
 
 
+NAMES = {
+    _bounded: r"2K\beta^2",
+    _through_decoder: r"2K\beta^2M\beta_d^2/\alpha_d",
+    _chosen: r"\alpha\beta",
+}
+
+
 def _step(words: str, claim: Any, scales: Scales, instead: Scales) -> Step:
-    check = Identity(claim=claim, of=lambda: scales, instead=lambda: instead)
+    check = Identity(claim=claim, of=lambda: scales, instead=lambda: instead, name=NAMES[claim])
     return Step(words, "powers of N and M cancel", check)
 
 

@@ -49,6 +49,7 @@ theorem = Theorem(
             r"f/(4L)}$.",
             r"the branch has mean square $\beta^4f$",
             Gaussian(
+                name=r"\mathrm{skip}",
                 claim=lambda R: (_skip(R), sp.sqrt(L) / (sp.sqrt(L) + f / (4 * L))),
                 of=general("deepnorm"),
                 instead=general("post"),

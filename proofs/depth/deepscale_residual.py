@@ -36,6 +36,7 @@ theorem = Theorem(
             r"The signal: $\lambda^2 + \beta^2f = 1$ at $f = 1$.",
             "composed from the expression of the block",
             Gaussian(
+                name=r"v_{l+1}",
                 claim=lambda R: (R.at(1).forward.subs(f, 1), sp.S.One),
                 of=general(BLOCK, **KEPT),
                 instead=general("x + beta*F(x)", beta=beta),
@@ -45,6 +46,7 @@ theorem = Theorem(
             r"The gradient: $\lambda^2 + \beta^2b = 1$ at $b = 1$.",
             "the same coefficients backwards",
             Gaussian(
+                name=r"G",
                 claim=lambda R: (R.at(1).gradient.subs(b, 1), sp.S.One),
                 of=general(BLOCK, **KEPT),
                 instead=general("x + beta*F(x)", beta=beta),
@@ -54,6 +56,7 @@ theorem = Theorem(
             r"A block's skip keeps $1 - 2/L$ at $\beta^2 = 2/L$.",
             r"$\lambda^2 = 1 - \beta^2$",
             Gaussian(
+                name=r"\mathrm{skip}",
                 claim=lambda R: (R.at(1).skip.subs(beta, sp.sqrt(2 / L)), 1 - 2 / L),
                 of=general(BLOCK, **KEPT),
                 instead=general("x + beta*F(x)", beta=beta),

@@ -49,6 +49,7 @@ theorem = Theorem(
             "The final norm divides by the mean square it gets.",
             "its Jacobian is 1/s, but for two directions of d",
             Gaussian(
+                name=r"G",
                 claim=lambda R: (R.gradient.subs(v, v + f * L), 1 / (v + f * L)),
                 of=law("N(x)"),
                 instead=law("pre"),
@@ -58,6 +59,7 @@ theorem = Theorem(
             r"Together $1/v_l$.",
             "the mean square of the last layer cancels",
             Gaussian(
+                name=r"\frac{v_L}{v_l}\,G",
                 claim=lambda R: ((v + f * L) / v * R.gradient.subs(v, v + f * L), 1 / v),
                 of=law("N(x)"),
                 instead=law("pre"),
@@ -65,7 +67,7 @@ theorem = Theorem(
         ),
     ),
     remark=(
-        r"In an earlier run at $L = 6, 24, 96$: $1.02 \pm 0.07$, $1.02 \pm 0.12$, $1.04 \pm "
-        r"0.12$ times."
+        r"In an earlier run at $L = 6, 24, 96$ the law held with $1.02 \pm 0.07$, $1.02 \pm 0.12$ "
+        r"and $1.04 \pm 0.12$ in its own units."
     ),
 )

@@ -72,6 +72,7 @@ theorem = Theorem(
             "At every variance q, the kernel of the toolkit is the expectation.",
             "Stein's identity with slope root q",
             Gaussian(
+                name=r"K(q)",
                 claim=lambda K: (K.value(q), _mean(activation("gelu"), 0, q)),
                 of=lambda: dual_kernel("gelu"),
                 instead=lambda: dual_kernel("relu"),
@@ -81,6 +82,7 @@ theorem = Theorem(
             "It is the published variance and the square of the published mean.",
             r"$\arccos a = \pi/2 - \arcsin a$",
             Gaussian(
+                name=r"K(q)",
                 claim=_kedia,
                 of=lambda: dual_kernel("gelu"),
                 instead=lambda: dual_kernel("relu"),

@@ -41,7 +41,7 @@ def _step(placement: str, words: str) -> Step:
         found = subject()
         return found._replace(gradient=found.gradient.subs(b, 2 * f))
 
-    check: Any = Gaussian(claim=_claim, of=subject, instead=uneven)
+    check: Any = Gaussian(claim=_claim, of=subject, instead=uneven, name="G v_l")
     return Step(words, "composed from the expression of the block", check)
 
 

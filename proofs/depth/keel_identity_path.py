@@ -38,6 +38,7 @@ theorem = Theorem(
             r"A block keeps $\frac{L^2}{L^2 + f}$.",
             "composed from the expression of the block",
             Gaussian(
+                name=r"\mathrm{skip}",
                 claim=lambda R: (R.at(1).skip, L**2 / (L**2 + f)),
                 of=general("keel"),
                 instead=general("deepnorm"),

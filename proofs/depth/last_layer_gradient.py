@@ -52,6 +52,7 @@ theorem = Theorem(
             r"branch.",
             r"$|J_N^\top g|^2 = \frac23|g|^2$ and $|h|^2 = d/2$",
             Gaussian(
+                name=r"\mathbb{E}\lVert\partial\mathcal L/\partial W_2\rVert_F^2/|g|^2",
                 claim=lambda square: (square, d / 3),
                 of=last_matrix("post"),
                 instead=last_matrix("pre"),
@@ -61,6 +62,7 @@ theorem = Theorem(
             r"Pre-norm, per squared gradient at the block's output: $\frac d2$.",
             "the branch gets the gradient of the stream",
             Gaussian(
+                name=r"\mathbb{E}\lVert\partial\mathcal L/\partial W_2\rVert_F^2/|g|^2",
                 claim=lambda square: (square, d / 2),
                 of=last_matrix("pre"),
                 instead=last_matrix("post"),
@@ -70,6 +72,7 @@ theorem = Theorem(
             r"The quotient of squares, with $v_L = 1 + N/2$, is $\frac23(1 + \frac N2)$.",
             "the final norm divides by the mean square of the stream",
             Gaussian(
+                name=r"\frac{d/3}{(d/2)/v_L}",
                 claim=lambda square: (
                     square / (d / 2 / (1 + N / 2)),
                     sp.Rational(2, 3) * (1 + N / 2),

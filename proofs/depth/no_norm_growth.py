@@ -59,6 +59,7 @@ theorem = Theorem(
             r"Scaled by $1/\sqrt L$ a block multiplies by $1 + f/L$.",
             "the squared scale is 1/L",
             Gaussian(
+                name=r"v_{l+1}",
                 claim=lambda R: (R.forward, v * (1 + f / L)),
                 of=general("x + alpha*F(x)", alpha=1 / sp.sqrt(L)),
                 instead=general("no-norm"),

@@ -86,6 +86,7 @@ theorem = Theorem(
             r"In general a block gains $1 + \frac{b}{fv}$: only the quotient of b and f is left.",
             "composed from the expression of the block",
             Gaussian(
+                name=r"G",
                 claim=lambda R: (R.gradient, 1 + b / (f * v)),
                 of=general("sandwich"),
                 instead=general("pre"),

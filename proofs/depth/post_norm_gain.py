@@ -25,7 +25,8 @@ def _one(placement: str) -> Gaussian:
     def claim(R: Recursion) -> tuple[Any, Any]:
         return R.at(1).gradient, sp.S.One
 
-    return Gaussian(claim=claim, of=law(placement), instead=law(placement, "ffn:gelu"))
+    subject = law(placement)
+    return Gaussian(claim=claim, of=subject, instead=law(placement, "ffn:gelu"), name="G")
 
 
 theorem = Theorem(
@@ -45,6 +46,7 @@ theorem = Theorem(
             "The block sets the mean square to 1.",
             "its last node is a norm",
             Gaussian(
+                name=r"v_{l+1}",
                 claim=lambda R: (R.forward, sp.S.One),
                 of=general("N(alpha*x + F(x))", alpha=a),
                 instead=general("alpha*x + F(x)", alpha=a),
@@ -54,6 +56,7 @@ theorem = Theorem(
             r"At mean square 1 the gain is $\frac{a^2+b}{a^2+f}$.",
             "composed from the expression of the block",
             Gaussian(
+                name=r"G",
                 claim=_gain,
                 of=general("N(alpha*x + F(x))", alpha=a),
                 instead=general("x + N(alpha*F(x))", alpha=a),
@@ -63,6 +66,7 @@ theorem = Theorem(
             r"Where $b = f$ it is 1, for every $a$.",
             "numerator and denominator are the same",
             Gaussian(
+                name=r"G",
                 claim=lambda R: (R.at(1).gradient.subs(b, f), sp.S.One),
                 of=general("N(alpha*x + F(x))", alpha=a),
                 instead=general("alpha*x + F(x)", alpha=a),

@@ -48,6 +48,7 @@ theorem = Theorem(
             r"With gelu the gain is $G = \frac{4(\sqrt3+6\pi)}{3(\sqrt3+8\pi)} = 1.0214\ldots$",
             r"$(1+b)/(1+f)$ with the moments of gelu",
             Gaussian(
+                name=r"G",
                 claim=lambda R: (R.at(1).gradient, G),
                 of=law("post", "ffn:gelu"),
                 instead=law("post"),

@@ -30,6 +30,7 @@ theorem = Theorem(
             r"The gain of a block is $1 + b/v$.",
             "composed from the expression of the block",
             Gaussian(
+                name=r"G",
                 claim=lambda R: (R.gradient, 1 + b / v),
                 of=general("pre"),
                 instead=general("post"),
@@ -39,6 +40,7 @@ theorem = Theorem(
             r"With $b = f$, $|g_l|^2v_l$ does not change over a block.",
             r"$G\,v_l = v_{l+1}$",
             Gaussian(
+                name=r"G v_l",
                 claim=lambda R: (R.gradient * v, R.forward),
                 of=law("pre"),
                 instead=law("pre", "ffn:gelu"),

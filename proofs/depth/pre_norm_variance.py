@@ -28,6 +28,7 @@ theorem = Theorem(
             "A block adds f.",
             "composed from the expression of the block",
             Gaussian(
+                name=r"v_{l+1}",
                 claim=lambda R: (R.forward, v + f),
                 of=general("pre"),
                 instead=general("no-norm"),

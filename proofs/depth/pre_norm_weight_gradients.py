@@ -50,6 +50,7 @@ theorem = Theorem(
             r"The last matrix (of $4d$ hidden features): $2d/v_l$.",
             r"$|g_l|^2|h|^2$",
             Gaussian(
+                name=r"\mathbb{E}\lVert\partial\mathcal L/\partial W_2\rVert_F^2/|g|^2",
                 claim=lambda W: (W["W_2"], 2 * d / V),
                 of=_matrices("pre"),
                 instead=_matrices("post"),
@@ -59,6 +60,7 @@ theorem = Theorem(
             r"The first matrix: $d/(2v_l)$.",
             "the gradient through the last matrix and the derivative of relu",
             Gaussian(
+                name=r"\mathbb{E}\lVert\partial\mathcal L/\partial W_1\rVert_F^2/|g|^2",
                 claim=lambda W: (W["W_1"], d / (2 * V)),
                 of=_matrices("pre"),
                 instead=_matrices("post"),

@@ -50,6 +50,7 @@ theorem = Theorem(
             r"$1 - \rho' = \frac{1-\rho}{1 + A}$.",
             "the difference of two tokens passes the skip only",
             Gaussian(
+                name=r"1 - \rho'",
                 claim=lambda block: (_apart(block), (1 - rho) / (1 + MEAN)),
                 of=uniform("N(x + F(x))"),
                 instead=uniform("N(F(x))"),
@@ -69,6 +70,7 @@ theorem = Theorem(
             r"Without the skip $\rho' = 1$.",
             "every token becomes the mean token",
             Gaussian(
+                name=r"\rho'",
                 claim=lambda block: (block.forward()["x", "x"].c, sp.S.One),
                 of=uniform("N(F(x))"),
                 instead=uniform("N(x + F(x))"),

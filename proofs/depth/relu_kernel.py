@@ -47,6 +47,7 @@ theorem = Theorem(
             r"At $\rho = 0$ the kernel is $(\mathbb E\,\mathrm{relu})^2 = \frac1{2\pi}$.",
             "independence",
             Gaussian(
+                name=r"K(0)",
                 claim=lambda K: (K.value(sp.S.One, sp.S.Zero), _mean(0) ** 2),
                 of=lambda: dual_kernel("relu"),
                 instead=lambda: dual_kernel("gelu"),
@@ -56,6 +57,7 @@ theorem = Theorem(
             r"Its slope there is $(\mathbb E\,\mathrm{relu}')^2 = \frac14$.",
             "Price's theorem and independence",
             Gaussian(
+                name=r"K'(0)",
                 claim=lambda K: (K.slope(sp.S.One, sp.S.Zero), _mean(1) ** 2),
                 of=lambda: dual_kernel("relu"),
                 instead=lambda: dual_kernel("relu2"),
@@ -66,6 +68,7 @@ theorem = Theorem(
             r"$\frac{\pi - \arccos\rho}{2\pi}$.",
             "Price's theorem",
             Gaussian(
+                name=r"K'(\rho)",
                 claim=lambda K: (_along(K, 1), (sp.pi - sp.acos(RHO)) / (2 * sp.pi)),
                 of=lambda: dual_kernel("relu"),
                 instead=lambda: dual_kernel("relu2"),
@@ -75,6 +78,7 @@ theorem = Theorem(
             r"Its second derivative is $\frac1{2\pi\sqrt{1-\rho^2}}$.",
             r"Price's theorem twice: the second derivative of relu is a point mass at 0",
             Gaussian(
+                name=r"K''(\rho)",
                 claim=lambda K: (_along(K, 2), 1 / (2 * sp.pi * sp.sqrt(1 - RHO**2))),
                 of=lambda: dual_kernel("relu"),
                 instead=lambda: dual_kernel("relu2"),

@@ -65,6 +65,7 @@ theorem = Theorem(
             r"At $\alpha = 1/\sqrt L$ every block adds $f/L$.",
             "L blocks add f",
             Gaussian(
+                name=r"v_{l+1}",
                 claim=lambda R: (R.forward, v + f / L),
                 of=general("scaled-residual"),
                 instead=general("pre"),
@@ -75,6 +76,7 @@ theorem = Theorem(
             r"weights: a relu block adds $2\cdot0.02^4d^2/L$.",
             r"matrices of variance $0.02^2$, $4d$ hidden features",
             Gaussian(
+                name=r"v_{l+1}",
                 claim=lambda R: (R.forward, v + 2 * sp.Rational(1, 50) ** 4 * d**2 / L),
                 of=law("pre", init="gpt2"),
                 instead=law("pre"),

@@ -28,6 +28,7 @@ theorem = Theorem(
             r"$J = I + \alpha\,D\!F(x) = I$.",
             "the branch is multiplied by 0",
             Identity(
+                name=r"J",
                 claim=lambda J: (J, identity),
                 of=block_jacobian("rezero"),
                 instead=block_jacobian("post"),
@@ -38,6 +39,7 @@ theorem = Theorem(
             "The law of the toolkit says the same: the stream keeps its mean square.",
             "composed at the value at the start of training",
             Gaussian(
+                name=r"v_{l+1}",
                 claim=lambda R: (R.forward, v),
                 of=general("rezero"),
                 instead=general("no-norm"),

@@ -97,6 +97,7 @@ theorem = Theorem(
             r"DeepNorm: $L$ blocks contribute $\frac{2L}{8L^{3/2} + 1}$.",
             r"both matrices scaled by $\beta = (4L)^{-1/4}$",
             Gaussian(
+                name=r"\Delta_L",
                 claim=lambda R: (_deepnorm(R), 2 * L / (8 * L ** sp.Rational(3, 2) + 1)),
                 of=general("deepnorm"),
                 instead=general("post"),

@@ -37,6 +37,7 @@ theorem = Theorem(
             r"Post-norm: the sum at mean square 1 is $\frac32$.",
             "relu adds one half",
             Gaussian(
+                name=r"\mathbb{E}|x + F|^2/d",
                 claim=lambda R: (R.at(1).forward, sp.Rational(3, 2)),
                 of=law("no-norm"),
                 instead=law("no-norm", "ffn:gelu"),
@@ -46,6 +47,7 @@ theorem = Theorem(
             r"Pre-norm: a feed-forward branch adds $\frac12$.",
             "relu at unit mean square",
             Gaussian(
+                name=r"v_{l+1}",
                 claim=lambda R: (R.forward, v + sp.Rational(1, 2)),
                 of=law("pre"),
                 instead=law("no-norm"),
@@ -56,6 +58,7 @@ theorem = Theorem(
             r"$-\frac1{n-1}$ and 1.",
             "A is the mean square of the mean token",
             Gaussian(
+                name=r"A",
                 claim=lambda block: (
                     mean_token(block).subs(rho, n * t / (n - 1) - 1 / (n - 1)),
                     t,

@@ -29,6 +29,7 @@ theorem = Theorem(
             r"The exact ones multiply to $2^{-1/2}$.",
             "powers of 3 cancel",
             Identity(
+                name=r"\alpha\beta",
                 claim=lambda pair: (pair[0] * pair[1], 1 / sp.sqrt(2)),
                 of=lambda: (ALPHA, BETA),
                 instead=lambda: (sp.Rational(81, 100), sp.Rational(87, 100)),

@@ -32,6 +32,7 @@ theorem = Theorem(
             r"The gain of a block is $\frac{1+b}{1+f}$: exponential where $b \ne f$.",
             "composed from the expression of the block",
             Gaussian(
+                name=r"G",
                 claim=lambda R: (R.at(1).gradient, (1 + b) / (1 + f)),
                 of=general("post"),
                 instead=general("pre"),

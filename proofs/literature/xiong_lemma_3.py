@@ -80,6 +80,7 @@ theorem = Theorem(
             r"$J_{LN}(x + m\mathbf 1) = J_{LN}(x)$, so that no constant can do.",
             "deviations do not change; the bound tends to 0 with m",
             Identity(
+                name=r"J_{LN}(x + m\mathbf 1)",
                 claim=lambda both: both,
                 of=shifted("layernorm"),
                 instead=shifted("rmsnorm"),

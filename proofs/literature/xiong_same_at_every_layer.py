@@ -41,6 +41,7 @@ theorem = Theorem(
             r"\frac d{l+2}|g|^2$: $L$ does not occur.",
             r"$\frac d2/v_l$ with $v_l = 1 + l/2$",
             Gaussian(
+                name=r"\mathbb{E}\lVert\partial\mathcal L/\partial W_2\rVert_F^2/|g|^2",
                 claim=lambda W: (_normed(W), d / (l + 2)),
                 of=last_matrices("pre"),
                 instead=last_matrices("post"),

@@ -49,6 +49,7 @@ theorem = Theorem(
             r"\frac d3\,\mathbb E|g_L|^2$ at every layer $l$.",
             "gains are 1, and every norm divides by 3/2",
             Gaussian(
+                name=r"\mathbb{E}\lVert\partial\mathcal L/\partial W_2\rVert_F^2/|g|^2",
                 claim=lambda W: (W, d / 3),
                 of=last_matrices("post"),
                 instead=last_matrices("pre"),

@@ -41,6 +41,7 @@ theorem = Theorem(
             r"Post-norm: the mean square is $\frac d3|g|^2$ at every $L$.",
             r"$|J_N^\top g|^2|h|^2$",
             Gaussian(
+                name=r"\mathbb{E}\lVert\partial\mathcal L/\partial W_2\rVert_F^2/|g|^2",
                 claim=lambda W: (W.subs(l, L), d / 3),
                 of=last_matrices("post"),
                 instead=last_matrices("pre"),
@@ -50,6 +51,7 @@ theorem = Theorem(
             r"Pre-norm with a final norm: $\frac d{L + 2}|g|^2$, of order $1/L$.",
             r"$\frac d2/v_L$",
             Gaussian(
+                name=r"\mathbb{E}\lVert\partial\mathcal L/\partial W_2\rVert_F^2/|g|^2",
                 claim=lambda W: (_final(W), d / (L + 2)),
                 of=last_matrices("pre"),
                 instead=last_matrices("post"),
