@@ -48,6 +48,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.forward, 1 + L / 2),
                 of=law("pre"),
                 instead=law("post"),
+                name=r"\mathbb{E}|x_L|^2/d",
             ),
         ),
     ),

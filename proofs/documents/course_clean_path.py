@@ -68,6 +68,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient / found.solution.forward, 1),
                 of=law("pre"),
                 instead=law("post", "ffn:gelu"),
+                name=r"\mathbb{E}|g_0|^2/(v_L\,\mathbb{E}|g_L|^2)",
             ),
         ),
     ),

@@ -22,7 +22,10 @@ theorem = Theorem(
             "In post-norm the mean square of the stream is the same after every block.",
             "the norm sets it",
             Gaussian(
-                claim=lambda found: (found.solution.forward, 1), of=law("post"), instead=law("pre")
+                claim=lambda found: (found.solution.forward, 1),
+                of=law("post"),
+                instead=law("pre"),
+                name=r"\mathbb{E}|x_L|^2/d",
             ),
         ),
         Step(
@@ -32,6 +35,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.forward, 1 + L / 2),
                 of=law("pre"),
                 instead=law("post"),
+                name=r"\mathbb{E}|x_L|^2/d",
             ),
         ),
     ),

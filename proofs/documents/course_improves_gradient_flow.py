@@ -35,6 +35,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, sp.Rational(3, 2) ** L),
                 of=law("no-norm"),
                 instead=law("pre"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -44,6 +45,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, 1 + L / 2),
                 of=law("pre"),
                 instead=law("no-norm"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -56,6 +58,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, (1 + 1 / (2 * L)) ** L),
                 of=law("skipinit"),
                 instead=law("no-norm"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
     ),

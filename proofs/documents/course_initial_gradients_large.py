@@ -28,13 +28,13 @@ theorem = Theorem(
     uses=(last_layer_gradient,),
     steps=(
         Step(
-            (
-                "The additions are normed: the variance in front of every norm is "
-                "$3/2$ at every depth, and 1 behind it."
-            ),
+            "The additions are normed: every block passes on mean square 1, at any depth.",
             "the norm sets the variance of what the next block adds to",
             Gaussian(
-                claim=lambda found: (found.recursion[0], 1), of=law("post"), instead=law("pre")
+                claim=lambda found: (found.recursion[0], 1),
+                of=law("post"),
+                instead=law("pre"),
+                name=r"v_l",
             ),
         ),
         Step(
@@ -44,7 +44,10 @@ theorem = Theorem(
             ),
             "relu sublayers",
             Gaussian(
-                claim=lambda found: (found.solution.gradient, 1), of=law("post"), instead=law("pre")
+                claim=lambda found: (found.solution.gradient, 1),
+                of=law("post"),
+                instead=law("pre"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -60,6 +63,7 @@ theorem = Theorem(
                 ),
                 of=law("pre"),
                 instead=law("res-post"),
+                name=r"\mathbb{E}|g_{post}|^2/\mathbb{E}|g_{pre}|^2",
             ),
         ),
     ),

@@ -33,6 +33,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, 1),
                 of=law("post"),
                 instead=law("no-norm"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -53,6 +54,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, sp.Rational(1, 2) ** L),
                 of=law(CROSS, "attention"),
                 instead=law("post"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
     ),

@@ -33,6 +33,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, 1 + L / 2),
                 of=law("pre"),
                 instead=law("post"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -42,6 +43,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, 1),
                 of=law("x + C(N(x))", "attention"),
                 instead=law(CROSS, "attention"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -51,6 +53,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, sp.Rational(1, 2) ** L),
                 of=law(CROSS, "attention"),
                 instead=law("post"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(

@@ -31,6 +31,7 @@ theorem = Theorem(
                 claim=lambda found: (1 / found.solution.forward, 2 / (2 + L)),
                 of=law("pre"),
                 instead=law("post"),
+                name=r"1/v_L",
             ),
         ),
         Step(

@@ -55,6 +55,7 @@ theorem = Theorem(
                 ),
                 of=law("pre"),
                 instead=law("res-post"),
+                name=r"\mathbb{E}|g_{post}|^2/\mathbb{E}|g_{pre}|^2",
             ),
         ),
         Step(

@@ -27,7 +27,10 @@ theorem = Theorem(
             ),
             "the law has no L in it",
             Gaussian(
-                claim=lambda found: (found.solution.gradient, 1), of=law("post"), instead=law("pre")
+                claim=lambda found: (found.solution.gradient, 1),
+                of=law("post"),
+                instead=law("pre"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(

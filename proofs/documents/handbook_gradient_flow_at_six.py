@@ -31,6 +31,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient.subs(L, 12), 1),
                 of=law("post"),
                 instead=law("pre"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_{12}|^2",
             ),
         ),
         Step(
@@ -40,6 +41,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient.subs(L, 6), sp.Rational(1, 64)),
                 of=law(CROSS, "attention"),
                 instead=law("post"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_{6}|^2",
             ),
         ),
         Step(

@@ -53,6 +53,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, 1),
                 of=law("deepnorm"),
                 instead=law("pre"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(

@@ -36,6 +36,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, sp.Rational(3, 2) ** L),
                 of=law("no-norm"),
                 instead=law("pre"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -48,6 +49,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, 1),
                 of=law("deepnorm"),
                 instead=law("no-norm"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -57,6 +59,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, 1 + L / 2),
                 of=law("pre"),
                 instead=law("no-norm"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
     ),

@@ -33,7 +33,10 @@ theorem = Theorem(
             ),
             "relu sublayers",
             Gaussian(
-                claim=lambda found: (found.solution.gradient, 1), of=law("post"), instead=law("pre")
+                claim=lambda found: (found.solution.gradient, 1),
+                of=law("post"),
+                instead=law("pre"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -50,6 +53,7 @@ theorem = Theorem(
                 of=law(CROSS, "attention"),
                 instead=law("post"),
                 sizes="L=12, 24",
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_{24}|^2",
             ),
         ),
         Step(

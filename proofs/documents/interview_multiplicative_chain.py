@@ -76,6 +76,7 @@ theorem = Theorem(
                 ),
                 of=law("no-norm"),
                 instead=law("x + N(F(x))"),
+                name=r"w_{skip}",
             ),
         ),
     ),

@@ -33,13 +33,17 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, 1),
                 of=law("deepnorm"),
                 instead=law("pre"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
             "So has the placement of Keel, which norms on both sides.",
             "relu sublayers",
             Gaussian(
-                claim=lambda found: (found.solution.gradient, 1), of=law("keel"), instead=law("pre")
+                claim=lambda found: (found.solution.gradient, 1),
+                of=law("keel"),
+                instead=law("pre"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -52,6 +56,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, (1 + 1 / (2 * L)) ** L),
                 of=law("skipinit"),
                 instead=law("no-norm"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(

@@ -39,7 +39,10 @@ theorem = Theorem(
             ),
             "$(1 + b)/(1 + f) = 1$ where $b = f$",
             Gaussian(
-                claim=lambda found: (found.solution.gradient, 1), of=law("post"), instead=law("pre")
+                claim=lambda found: (found.solution.gradient, 1),
+                of=law("post"),
+                instead=law("pre"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -55,6 +58,7 @@ theorem = Theorem(
                 ),
                 of=law("post", "ffn:gelu"),
                 instead=law("post"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -64,6 +68,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, sp.Rational(1, 2) ** L),
                 of=law(CROSS, "attention"),
                 instead=law("post"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -73,6 +78,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, 1 + L / 2),
                 of=law("pre"),
                 instead=law("post"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
     ),

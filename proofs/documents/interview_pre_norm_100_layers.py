@@ -31,6 +31,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient.subs(L, 200), 101),
                 of=law("pre"),
                 instead=law("no-norm"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_{200}|^2",
             ),
         ),
         Step(

@@ -44,6 +44,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, 1),
                 of=law("post", norm="rmsnorm"),
                 instead=law("pre", norm="rmsnorm"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
@@ -53,6 +54,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, 1 + L / 2),
                 of=law("pre", norm="rmsnorm"),
                 instead=law("post", norm="rmsnorm"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(

@@ -49,6 +49,7 @@ theorem = Theorem(
                 claim=lambda found: (_share(found), sp.Rational(1, 3)),
                 of=law("post"),
                 instead=law("pre"),
+                name=r"f/(v_L + f)",
             ),
         ),
         Step(
@@ -61,6 +62,7 @@ theorem = Theorem(
                 claim=lambda found: (_share(found), 1 / (L + 3)),
                 of=law("pre"),
                 instead=law("post"),
+                name=r"f/(v_L + f)",
             ),
         ),
         Step(
@@ -74,6 +76,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient.subs(L, 12), 7),
                 of=law("pre"),
                 instead=law("post"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_{12}|^2",
             ),
         ),
         Step(

@@ -41,13 +41,17 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, sp.Rational(1, 2) ** L),
                 of=law(CROSS, "attention"),
                 instead=law("post"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(
             "Proved: in an encoder there is nothing of this kind to fix; it is 1.",
             "relu sublayers",
             Gaussian(
-                claim=lambda found: (found.solution.gradient, 1), of=law("post"), instead=law("pre")
+                claim=lambda found: (found.solution.gradient, 1),
+                of=law("post"),
+                instead=law("pre"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
         Step(

@@ -48,7 +48,10 @@ theorem = Theorem(
             "So the baton's mean square is the same after every handoff.",
             "the norm sets it",
             Gaussian(
-                claim=lambda found: (found.solution.forward, 1), of=law("post"), instead=law("pre")
+                claim=lambda found: (found.solution.forward, 1),
+                of=law("post"),
+                instead=law("pre"),
+                name=r"\mathbb{E}|x_L|^2/d",
             ),
         ),
     ),

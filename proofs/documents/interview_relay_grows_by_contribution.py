@@ -44,6 +44,7 @@ theorem = Theorem(
                 claim=lambda found: (found.recursion[0], _v + sp.Rational(1, 2)),
                 of=law("pre"),
                 instead=law("no-norm"),
+                name=r"v_l",
             ),
         ),
     ),

@@ -41,6 +41,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.forward, 1 + L),
                 of=law("x + N(10*F(x))"),
                 instead=law("x + 10*F(N(x))"),
+                name=r"\mathbb{E}|x_L|^2/d",
             ),
         ),
         Step(
@@ -53,6 +54,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.forward, 1 + 50 * L),
                 of=law("x + 10*F(N(x))"),
                 instead=law("x + N(10*F(x))"),
+                name=r"\mathbb{E}|x_L|^2/d",
             ),
         ),
     ),

@@ -51,6 +51,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.forward, sp.Rational(3, 2)),
                 of=law("scaled-residual"),
                 instead=law("pre"),
+                name=r"\mathbb{E}|x_L|^2/d",
             ),
         ),
     ),

@@ -76,6 +76,7 @@ theorem = Theorem(
                 claim=lambda found: (found.solution.gradient, 1 + L / 2),
                 of=law("pre"),
                 instead=law("no-norm"),
+                name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
     ),
