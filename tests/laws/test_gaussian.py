@@ -149,3 +149,24 @@ def test_monte_carlo_agrees_and_rejects():
     spread = 4 * products.std() / np.sqrt(products.size)
     assert abs(products.mean() - dual_kernel("relu").value(1.0, 0.5)) < spread
     assert abs(products.mean() - dual_kernel("relu").value(1.0, 0.45)) > spread
+
+
+@pytest.mark.parametrize("q", [0.5, 4.0, 64.0, 400.0])
+@pytest.mark.parametrize("rho", [-0.6, 0.3, 0.99, 0.9999])
+def test_steep_functions_are_resolved(q, rho):
+    """Tanh of large pre-activations by adaptive quadrature of an integral over the angle.
+
+    E tanh(a) tanh(b) has derivative q E tanh'(a) tanh'(b) in rho (Price), which ties value and
+    slope; the value itself is compared with the trapezoidal rule on a fine grid.
+    """
+    kernel = dual_kernel("tanh")
+    z, step = np.linspace(-9, 9, 6001, retstep=True)
+    density = step * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    total = 0.0
+    for a, w in zip(z[::4], 4 * density[::4], strict=True):
+        inner = np.tanh(math.sqrt(q) * (rho * a + math.sqrt(1 - rho**2) * z)) @ density
+        total += w * math.tanh(math.sqrt(q) * a) * inner
+    assert kernel.value(q, rho) == pytest.approx(total, rel=1e-8)
+    wide = 1e-5 if abs(rho) < 0.99 else 1e-7
+    ahead, behind = (kernel.value(q, rho + sign * wide) for sign in (1, -1))
+    assert q * kernel.slope(q, rho) == pytest.approx((ahead - behind) / (2 * wide), rel=1e-5)
