@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -448,10 +448,41 @@ class DepthLaw:
         return Moments(*map(_sized, ahead)), Moments(*map(_sized, behind))
 
     @cached_property
-    def solution(self) -> Solution | None:
-        """Return the recursion solved in L, or None where there is no closed form."""
-        if self.recursion is None:
+    def turns(self) -> tuple[DepthLaw, ...]:
+        """Return the law of each sublayer alone where several take turns; empty otherwise."""
+        entry = PLACEMENTS.get(self.key)
+        whole = self.key in STREAMS or (entry is not None and entry.is_layer)
+        if len(self.sublayers) == 1 or whole or self.key in MIXES or self.causal:
+            return ()
+        return tuple(replace(self, sublayers=(one,)) for one in dict.fromkeys(self.sublayers))
+
+    @cached_property
+    def _forward_in_turn(self) -> Solution | None:
+        """Return the forward law where every sublayer does the same to the mean square."""
+        steps = []
+        for one in self.turns:
+            if one.recursion is not None:
+                steps.append(one.recursion[0])
+            elif one.correlated is not None:
+                steps.append(one.correlated[0].v)
+        if not steps or len(steps) != len(self.turns) or any(s.has(_c) for s in steps):
             return None
+        if any(tidy(s - steps[0]) != 0 for s in steps[1:]):
+            return None
+        solved = solve(steps[0], sp.S.One, _v, sp.nsimplify(self.start, rational=True))
+        if solved is None:
+            return None
+        rule = "every sublayer does the same to the mean square"
+        return Solution(solved.forward, None, rule, solved.where)
+
+    @cached_property
+    def solution(self) -> Solution | None:
+        """Return the recursion solved in L, or None where there is no closed form.
+
+        Where sublayers take turns, the forward law alone, if it is the same for all of them.
+        """
+        if self.recursion is None:
+            return self._forward_in_turn
         return solve(*self.recursion, _v, sp.nsimplify(self.start, rational=True))
 
     @cached_property

@@ -19,6 +19,8 @@ def law_words(law: DepthLaw) -> tuple[str, str]:
         forward, gradient = law.solution.explicit()
         if gradient is None and law.recursion is not None:
             return f"v_L = {forward}", f"product over l of G_l(v) = {law.recursion[1]}"
+        if gradient is None:
+            return f"v_L = {forward}", f"a recursion in v and c: {law.open_state}"
         return f"v_L = {forward}", f"|g_0|^2/|g_L|^2 = {gradient}"
     if law.recursion is not None:
         return f"v -> {law.recursion[0]}", f"product over l of G_l(v) = {law.recursion[1]}"

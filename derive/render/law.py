@@ -8,6 +8,7 @@ import sympy as sp
 
 from derive.laws.law import DepthLaw
 from derive.laws.modes import TokenSolution
+from derive.render.latex import escaped
 from derive.render.text import aligned_text
 from derive.symbols import L, n
 
@@ -41,6 +42,14 @@ def law_text(law: DepthLaw) -> str:
 
 
 def _body(law: DepthLaw) -> Iterator[str]:
+    for one in law.turns:
+        yield f"blocks with {one.sublayers[0]}"
+        yield from (f"  {line}" for line in _moments(one))
+    yield from _moments(law)
+    yield from _solved(law)
+
+
+def _moments(law: DepthLaw) -> Iterator[str]:
     for part in law.components:
         told = f"{_shown(part.input)} -> {_shown(part.output)}"
         yield f"sublayer {part.name}: variance {told}"
@@ -52,6 +61,9 @@ def _body(law: DepthLaw) -> Iterator[str]:
         ahead, behind = law.correlated
         for name, value in zip(("v", "c", "v_g", "c_g"), (*ahead, *behind), strict=True):
             yield f"{name:<3} -> {_shown(value)}"
+
+
+def _solved(law: DepthLaw) -> Iterator[str]:
     if law.token_solution is not None:
         yield from _tokens(law.token_solution)
         return
@@ -108,6 +120,16 @@ def _shown(expr: sp.Expr) -> str:
     return text if len(text) <= LONG else f"... ({expr.count_ops()} operations)"
 
 
+def _recursion_pairs(law: DepthLaw) -> list[tuple[str, sp.Expr]]:
+    """Return the left and right sides of the recursion in LaTeX names."""
+    if law.recursion is not None:
+        return list(zip((r"\Phi_l(v)", "G_l(v)"), law.recursion, strict=True))
+    if law.correlated is not None:
+        names = ("v_l", "c_l", r"v_{g,l-1}", r"c_{g,l-1}")
+        return list(zip(names, (*law.correlated[0], *law.correlated[1]), strict=True))
+    return []
+
+
 def law_latex(law: DepthLaw) -> str:
     r"""Return the recursion and its solution as an ``align*``.
 
@@ -117,11 +139,10 @@ def law_latex(law: DepthLaw) -> str:
     """
     ratio = r"\frac{\mathbb{E}|g_{%s}|^2}{\mathbb{E}|g_{%s}|^2}"
     pairs: list[tuple[str, sp.Expr]] = []
-    if law.recursion is not None:
-        pairs += zip((r"\Phi_l(v)", "G_l(v)"), law.recursion, strict=True)
-    elif law.correlated is not None:
-        names = ("v_l", "c_l", r"v_{g,l-1}", r"c_{g,l-1}")
-        pairs += zip(names, (*law.correlated[0], *law.correlated[1]), strict=True)
+    for one in law.turns:
+        named = rf"\quad\text{{({escaped(one.sublayers[0])})}}"
+        pairs += [(f"{name}{named}", value) for name, value in _recursion_pairs(one)]
+    pairs += _recursion_pairs(law)
     if law.solution is not None:
         pairs.append((f"v_{L}", law.solution.forward))
         if law.solution.gradient is not None:

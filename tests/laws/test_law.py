@@ -355,3 +355,21 @@ def test_post_norm_at_the_width_and_depth_that_were_measured():
     assert DepthLaw("post").predict(24).gradient_ratio == pytest.approx(1)
     assert 0.5 < ratio < 2
     assert ratio > 1e4 * (2 / 3) ** 24
+
+
+@pytest.mark.parametrize(
+    ("placement", "forward"), [("peri", "L + 1"), ("post", "1"), ("res-post", "L + 1")]
+)
+def test_sublayers_in_turn_share_a_forward_law_where_each_does_the_same(placement, forward):
+    law = DepthLaw(placement, sublayers=("attention", "ffn:relu"), tokens=4)
+    assert [one.sublayers for one in law.turns] == [("attention",), ("ffn:relu",)]
+    assert str(law.solution.forward) == forward
+    assert law.solution.gradient is None
+    predicted = law.predict(6, correlation=0.3)
+    assert law.solution.at(6)[0] == pytest.approx(predicted.forward[-1].v, rel=1e-12)
+
+
+def test_sublayers_in_turn_have_no_forward_law_where_they_differ():
+    law = DepthLaw("pre", sublayers=("attention", "ffn:relu"), tokens=4)
+    assert len(law.turns) == 2
+    assert law.solution is None
