@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from derive.proof import Cited, Expectation, Gaussian, Step, Theorem, Verdict
+from derive.proof import Expectation, Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import HANDBOOK, XIONG
 from proofs.depth._shared import WIDE
@@ -48,14 +48,6 @@ theorem = Theorem(
                 of=law("pre"),
                 instead=law("post"),
                 name=r"\mathbb{E}|x_L|^2/d",
-            ),
-        ),
-        Step(
-            "The paper is an analysis of both placements.",
-            "Xiong and others, 2020, theorem 1",
-            Cited(
-                "Gradients at initialisation are bounded for both placements.",
-                XIONG("theorem 1", seen="text"),
             ),
         ),
     ),

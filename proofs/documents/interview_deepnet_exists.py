@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from derive.proof import Cited, Gaussian, Identity, Step, Theorem, Verdict
+from derive.proof import Gaussian, Identity, Step, Theorem, Verdict
 from proofs.bibliography import DEEPNET, INTERVIEW
 from proofs.depth._shared import WIDE
 from proofs.depth.deepnorm_constants import theorem as deepnorm_constants
@@ -56,19 +56,11 @@ theorem = Theorem(
                 name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
-        Step(
-            "It was trained with 1000 layers.",
-            "Wang and others, 2022, abstract",
-            Cited(
-                (
-                    "Transformers of 1000 layers were trained; post-norm is said to "
-                    "perform well and pre-norm to be stable."
-                ),
-                DEEPNET("abstract", seen="text"),
-            ),
-        ),
     ),
-    sources=(INTERVIEW("example 5; when it does not apply", seen="text"),),
+    sources=(
+        INTERVIEW("example 5; when it does not apply", seen="text"),
+        DEEPNET("abstract: trained with 1000 layers", seen="text"),
+    ),
     assumptions=(WIDE,),
     remark=(
         "Plain post-norm's gradient is 1 as well in this setting: what "

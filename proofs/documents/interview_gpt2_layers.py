@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from derive.proof import Cited, Step, Theorem, Verdict
+from derive.proof import Theorem, Verdict
 from proofs.bibliography import INTERVIEW, RADFORD, TRANSFORMERS
 from proofs.systems._shared import POST, PRE, default, layer
 
@@ -24,22 +24,19 @@ theorem = Theorem(
             "GPTJConfig",
         ),
         layer("Pre-norm it is.", "gpt2", PRE, POST),
-        Step(
-            "The family has four depths.",
-            "Radford and others, 2019, table 2",
-            Cited(
-                "12, 24, 36 and 48 layers; the model called GPT-2 in the report is the last.",
-                RADFORD("table 2", seen="memory"),
-            ),
-        ),
     ),
     sources=(
         INTERVIEW("paragraph on history; example 3", seen="text"),
         TRANSFORMERS("the layers named", seen="code"),
+        RADFORD("table 2", seen="memory"),
     ),
     holds_when="What is meant is the second of the four sizes, GPT-2 medium.",
     fails_when=(
         "What is meant is GPT-2: the smallest has 12 layers, and the largest, "
         "which the report calls so, 48."
+    ),
+    remark=(
+        "The other sizes have 24, 36 and 48 layers, as remembered from the report; they are in no "
+        "default configuration."
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from derive.proof import Cited, Gaussian, Step, Theorem, Verdict
+from derive.proof import Gaussian, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import DEEPNET, INTERVIEW
 from proofs.depth._shared import WIDE
@@ -59,16 +59,11 @@ theorem = Theorem(
                 name=r"\mathbb{E}|g_0|^2/\mathbb{E}|g_L|^2",
             ),
         ),
-        Step(
-            "DeepNorm was trained with 1000 layers.",
-            "Wang and others, 2022, abstract",
-            Cited(
-                "Transformers of 1000 layers (2500 sublayers) were trained with DeepNorm.",
-                DEEPNET("abstract", seen="text"),
-            ),
-        ),
     ),
-    sources=(INTERVIEW("paragraph on history; example 4", seen="text"),),
+    sources=(
+        INTERVIEW("paragraph on history; example 4", seen="text"),
+        DEEPNET("abstract: trained with 1000 layers", seen="text"),
+    ),
     assumptions=(WIDE,),
     holds_when=(
         "The alternative is plain post-norm with cross-attention and nothing else changed."
