@@ -278,6 +278,62 @@ ROFORMER = Source(
     "RoFormer: Enhanced Transformer with Rotary Position Embedding",
     "arXiv:2104.09864",
 )
+FIXUP = Source(
+    "zhang2019b",
+    "Zhang, Dauphin and Ma",
+    2019,
+    "Fixup Initialization: Residual Learning Without Normalization",
+    "arXiv:1901.09321",
+)
+SKIPINIT = Source(
+    "de2020",
+    "De and Smith",
+    2020,
+    "Batch Normalization Biases Residual Blocks Towards the Identity Function in Deep Networks",
+    "arXiv:2002.10444",
+)
+CAIT = Source(
+    "touvron2021",
+    "Touvron and others",
+    2021,
+    "Going deeper with Image Transformers",
+    "arXiv:2103.17239",
+)
+GPTJ = Source(
+    "wang2021",
+    "Wang and Komatsuzaki",
+    2021,
+    "GPT-J-6B: A 6 Billion Parameter Autoregressive Language Model",
+    "the code of mesh-transformer-jax",
+)
+HYBRIDNORM = Source(
+    "zhuo2025",
+    "Zhuo and others",
+    2025,
+    "HybridNorm: Towards Stable and Efficient Transformer Training via Hybrid Normalization",
+    "arXiv:2503.04598",
+)
+SPANNORM = Source(
+    "spannorm2026",
+    "The authors of SpanNorm",
+    2026,
+    "SpanNorm",
+    "arXiv:2601.22580",
+)
+SIAMESE = Source(
+    "siamesenorm2026",
+    "The authors of SiameseNorm",
+    2026,
+    "SiameseNorm",
+    "arXiv:2602.08064",
+)
+HC = Source(
+    "zhu2024",
+    "Zhu and others",
+    2024,
+    "Hyper-Connections",
+    "arXiv:2409.19606",
+)
 CHO_SAUL = Source("cho2009", "Cho and Saul", 2009, "Kernel Methods for Deep Learning", "NIPS 2009")
 
 BIBLIOGRAPHY: dict[str, Source] = {

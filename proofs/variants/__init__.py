@@ -1,0 +1,1 @@
+"""Theorems about variants of the residual block: streams, other norms, scaled branches."""
