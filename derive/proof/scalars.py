@@ -13,6 +13,7 @@ import sympy as sp
 
 from derive.calculus.atoms import Inner
 from derive.calculus.let import ScalarLet
+from derive.proof.size import Size
 
 __all__ = ["common_gammas", "same", "sign_rule", "trial"]
 
@@ -94,9 +95,12 @@ def sign_rule(expr: sp.Expr) -> str:
 
     Rules: the sign of every factor and term; a square; for a symbol t on :math:`[t_0,\infty)`,
     that value and derivative are not negative at :math:`t_0` and beyond, recursively, also for
-    every value of other symbols.
+    every value of other symbols. Norms and other sizes count as independent such symbols.
     """
-    return _sign(sp.sympify(expr), _DEPTH)
+    expr = sp.sympify(expr)
+    sizes = sorted(expr.atoms(Size), key=sp.default_sort_key)
+    free = {size: sp.Dummy(f"q{k}", nonnegative=True) for k, size in enumerate(sizes)}
+    return _sign(expr.xreplace(free), _DEPTH)
 
 
 def _sign(expr: sp.Expr, depth: int) -> str:
@@ -118,7 +122,7 @@ def _sign(expr: sp.Expr, depth: int) -> str:
         moved = expr.subs(t, free + start)
         slope = sp.diff(moved, free)
         if _starts(moved, free, depth) and _sign(slope, depth - 1):
-            return f"not negative at {t} = {start}, with a derivative that is not negative"
+            return f"not negative at {t.name} = {start}, with a derivative that is not negative"
     return ""
 
 
@@ -128,7 +132,10 @@ def _starts(moved: sp.Expr, free: sp.Symbol, depth: int) -> bool:
         first = moved.subs(free, 0)
         finite = not first.has(sp.zoo, sp.nan, sp.oo, sp.S.NegativeInfinity)
         return finite and bool(first == 0 or _sign(sp.simplify(first), depth - 1))
-    first = sp.limit(moved, free, 0, "+")
+    try:
+        first = sp.limit(moved, free, 0, "+")
+    except NotImplementedError:  # a function that SymPy has no series of
+        return False
     return bool(first.is_number and first.is_comparable and first >= 0)
 
 

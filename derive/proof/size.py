@@ -13,10 +13,10 @@ from derive.calculus.tensor import is_scalar
 from derive.errors import DomainError, ShapeError
 from derive.proof.interval import IntervalRing
 
-__all__ = ["MaxAbs", "SmallestSingular", "SpectralNorm", "measured"]
+__all__ = ["MaxAbs", "Size", "SmallestSingular", "SpectralNorm", "measured"]
 
 
-class _Size(sp.Expr):
+class Size(sp.Expr):
     """A non-negative scalar made of a matrix."""
 
     is_commutative = True
@@ -24,7 +24,7 @@ class _Size(sp.Expr):
     is_nonnegative = True
     left, right, latex_left, latex_right = "|", "|", r"\lVert ", r" \rVert_2"
 
-    def __new__(cls, matrix: sp.Basic) -> _Size:
+    def __new__(cls, matrix: sp.Basic) -> Size:
         """Check the argument and build the node."""
         if is_scalar(matrix):
             raise ShapeError(f"{cls.__name__}: expected a matrix or a vector, got {matrix}")
@@ -43,7 +43,7 @@ class _Size(sp.Expr):
         raise NotImplementedError
 
 
-class SpectralNorm(_Size):
+class SpectralNorm(Size):
     r"""The 2-norm :math:`\lVert A\rVert_2`; of a column, its length."""
 
     @staticmethod
@@ -52,7 +52,7 @@ class SpectralNorm(_Size):
         return float(np.linalg.norm(array, 2))
 
 
-class SmallestSingular(_Size):
+class SmallestSingular(Size):
     r"""The smallest singular value :math:`\sigma_{\min}(A)` of a square matrix."""
 
     left, latex_left, latex_right = "sigma_min|", r"\sigma_{\min}\bigl(", r"\bigr)"
@@ -63,7 +63,7 @@ class SmallestSingular(_Size):
         return float(np.linalg.svd(array, compute_uv=False)[-1])
 
 
-class MaxAbs(_Size):
+class MaxAbs(Size):
     r"""The largest absolute entry of a vector, :math:`\lVert v\rVert_\infty`."""
 
     left, latex_right = "max|", r" \rVert_\infty"
@@ -88,7 +88,7 @@ def measured(expr: sp.Expr, ring: IntervalRing, sizes: Mapping[Any, int]) -> flo
     """
     instance = Instantiation(ring, sizes, 1)
     found = {}
-    for node in sorted(expr.atoms(_Size), key=sp.default_sort_key):
+    for node in sorted(expr.atoms(Size), key=sp.default_sort_key):
         array = np.vectorize(float)(np.atleast_2d(instance(node.args[0])))
         found[node] = sp.Float(type(node).of(array), 17)
     return float(_number(expr, found, instance))
@@ -99,7 +99,7 @@ def _number(expr: sp.Expr, found: Mapping[sp.Basic, sp.Float], instance: Instant
     if expr in found:
         return float(found[expr])
     plain = not any(getattr(e, "is_Matrix", False) for e in sp.preorder_traversal(expr))
-    if (plain or expr.has(_Size)) and isinstance(
+    if (plain or expr.has(Size)) and isinstance(
         expr, sp.Add | sp.Mul | sp.Pow | sp.Function | sp.Max | sp.Min
     ):
         parts = [sp.Float(_number(a, found, instance), 17) for a in expr.args]
