@@ -84,9 +84,8 @@ def null_directions(found: Derivation) -> NullDirections:
 
     Notes
     -----
-    The claims are those of `proofs.norms` (layernorm-left-null, post-norm-left-null) and
-    `proofs.norm_comparison` (layernorm-left-deviations, rmsnorm-left-input), decided anew for the
-    Jacobian at hand.
+    The claims are those of the theorems layernorm-null-vectors, rmsnorm-null-vectors and
+    post-norm-null-vectors, decided anew for the Jacobian at hand.
     """
     return _null_directions(found.jacobian)
 

@@ -114,7 +114,8 @@ def _norms() -> Iterator[str]:
     yield (
         "At the state itself. That LayerNorm is RMSNorm of the centred vector, and what differs "
         "between the two Jacobians (rank, null spaces, the direction of the mean), is proved in "
-        "`proofs/norms.py` and `proofs/norm_comparison.py`."
+        "`layernorm-is-centred-rmsnorm`, `norms-are-alike` and the theorems on spectra and null "
+        "vectors (`derive claims --area norms`)."
     )
     for row in catalogue("norms"):
         yield from _heading(3, row["name"])
