@@ -6,35 +6,20 @@ A branch sees a normalised input, so that for bounded weights it is at most C, a
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
-from derive.proof import Bound, Counterexample, Induction, SpectralNorm, Step, Theorem, Verdict
+from derive.proof import Counterexample, Induction, Step, Theorem, Verdict
 from derive.symbols import L
 from proofs.bibliography import CURSE, PERI
-from proofs.depth._shared import WIDE, Recursion, law
-from proofs.depth.pre_norm_variance import theorem as variance
-from proofs.norms.norm_output_length import theorem as length
-from proofs.setting import F, block, x
+from proofs.depth._shared import WIDE, Recursion, f, general, law, stream
+from proofs.placements.residual_stream_growth import theorem as growth
 
 __all__ = ["theorem"]
-
-C, X = sp.symbols("C X", positive=True)
-"""Bound of the branches, length of the input."""
-
-
-def _longer(grown: sp.Basic) -> tuple[sp.Expr, sp.Expr]:
-    return SpectralNorm(grown), SpectralNorm(x) + SpectralNorm(F(x))
-
-
-def _length(factor: sp.Expr) -> tuple[Any, Any, Any]:
-    return X + C * L, X, lambda y, k: factor * y + C
 
 
 def _at_48(laws: tuple[Recursion, Recursion]) -> tuple[sp.Expr, sp.Expr]:
     added, factor = laws[0].at(0).forward, laws[1].at(1).forward
-    return 1 + 48 * added, factor**48
+    return 1 + 48 * added, sp.Pow(factor, 48, evaluate=False)
 
 
 theorem = Theorem(
@@ -44,22 +29,16 @@ theorem = Theorem(
     statement="The variance of the residual stream of pre-norm grows exponentially with depth.",
     verdict=Verdict.REFUTED,
     assumptions=(WIDE,),
-    uses=(variance, length),
+    uses=(growth,),
     steps=(
         Step(
-            r"$|x_{l+1}| \le |x_l| + |F(x_l)|$, where $F$ may hold a norm of its own.",
-            "triangle inequality",
-            Bound(claim=_longer, of=lambda: block("no-norm"), instead=lambda: 2 * block("no-norm")),
-        ),
-        Step(
-            r"With $|F| \le C$ on the sphere of normalised inputs $|x_L| \le y_L$, where $y_l = "
-            r"y_{l-1} + C$ and $y_0 = X = |x_0|$.",
-            "induction over the blocks",
+            "What is true at random weights: $v_L = 1 + Lf$.",
+            "every branch adds f; for bounded weights the length grows at most linearly as well",
             Induction(
-                claim=_length,
-                of=lambda: sp.S.One,
-                instead=lambda: sp.Rational(3, 2),
-                name="y_L",
+                claim=stream(1 + f * L),
+                of=general("pre"),
+                instead=general("no-norm"),
+                name="v_L",
             ),
         ),
         Step(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from derive.proof import Cited, Step, Theorem, Verdict
 from proofs.bibliography import RESIDUAL
 from proofs.depth.skip_path_weight import theorem as skip
+from proofs.variants.residual_second_stream import theorem as second
 
 __all__ = ["theorem"]
 
@@ -17,7 +18,7 @@ theorem = Theorem(
         "second stream of ResiDual bounds it from below."
     ),
     verdict=Verdict.OPEN,
-    uses=(skip,),
+    uses=(skip, second),
     steps=(
         Step(
             "The abstract announces a lower bound on the gradient and says that post-norm has a "
@@ -42,6 +43,8 @@ theorem = Theorem(
         "An upper bound does not show that a gradient vanishes. At initialisation "
         "$(1/2)^{(N-k)/2}$ "
         "is the weight of the skip path at branches of unit mean square; the whole gradient of "
-        "relu branches keeps its mean square. The text of the theorem was not found."
+        "relu branches keeps its mean square. The second stream does pass its gradient on "
+        "unchanged, "
+        "which is proved here. The text of the theorem was not found."
     ),
 )
