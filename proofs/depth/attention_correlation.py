@@ -12,30 +12,19 @@ from typing import Any
 
 import sympy as sp
 
-from derive.laws import Moments
 from derive.laws.meanfield import BlockMoments
 from derive.proof import Gaussian, Identity, Induction, Step, Theorem, Verdict
 from derive.symbols import L, n
-from proofs.depth._shared import WIDE, composed
+from proofs.depth._shared import WIDE
+from proofs.depth._tokens import BACK, MEAN, backward, r, rho, tokens
 
 __all__ = ["theorem"]
 
-rho, r = sp.symbols("rho r", real=True)
 A, m, t = sp.symbols("A m t", positive=True)
-MEAN, BACK = (1 + (n - 1) * rho) / n, (1 + (n - 1) * r) / n
-
-
-def uniform(equation: str) -> Any:
-    """Return a subject: a block of uniform attention on tokens of correlation rho."""
-    return lambda: composed(equation, "attention", n, Moments(sp.S.One, rho))
 
 
 def _forward(block: BlockMoments) -> sp.Expr:
     return block.forward()["x", "x"].c
-
-
-def _backward(block: BlockMoments) -> Moments:
-    return block.backward({("x", "x"): Moments(sp.S.One, r)})["x", "x"]
 
 
 def _odds(block: BlockMoments) -> tuple[Any, Any, Any]:
@@ -46,7 +35,7 @@ def _odds(block: BlockMoments) -> tuple[Any, Any, Any]:
 
 def _divided(block: BlockMoments) -> tuple[Any, Any, Any]:
     """Claim the product of 1 + A: the inverse gain of gradients without a mean."""
-    lost = _backward(block).v.subs(r, -1 / (n - 1)).subs(rho, (n * A - 1) / (n - 1))
+    lost = backward(block).v.subs(r, -1 / (n - 1)).subs(rho, (n * A - 1) / (n - 1))
     at = 2 ** (L - 1) * A / (1 - A + 2 ** (L - 1) * A)
     return 1 - A + 2**L * A, 1, lambda y, k: y / lost.subs(A, at.subs(L, k))
 
@@ -71,8 +60,8 @@ theorem = Theorem(
             Gaussian(
                 name=r"\rho'",
                 claim=lambda block: (_forward(block), (rho + MEAN) / (1 + MEAN)),
-                of=uniform("N(x + F(x))"),
-                instead=uniform("x + F(N(x))"),
+                of=tokens("N(x + F(x))"),
+                instead=tokens("x + F(N(x))"),
             ),
         ),
         Step(
@@ -80,9 +69,9 @@ theorem = Theorem(
             "the branch returns the mean gradient, the norm divides",
             Gaussian(
                 name=r"G",
-                claim=lambda block: (_backward(block).v, (1 + BACK) / (1 + MEAN)),
-                of=uniform("N(x + F(x))"),
-                instead=uniform("x + F(N(x))"),
+                claim=lambda block: (backward(block).v, (1 + BACK) / (1 + MEAN)),
+                of=tokens("N(x + F(x))"),
+                instead=tokens("x + F(N(x))"),
             ),
         ),
         Step(
@@ -91,27 +80,25 @@ theorem = Theorem(
             Gaussian(
                 name=r"r'",
                 claim=lambda block: (
-                    _backward(block).c / _backward(block).v,
+                    backward(block).c / backward(block).v,
                     (r + BACK) / (1 + BACK),
                 ),
-                of=uniform("N(x + F(x))"),
-                instead=uniform("N(F(x))"),
+                of=tokens("N(x + F(x))"),
+                instead=tokens("N(F(x))"),
             ),
         ),
         Step(
             r"So that $A_L = \frac{2^LA}{1 + (2^L-1)A}$: the odds double.",
             "induction over the blocks",
-            Induction(
-                claim=_odds, of=uniform("N(x + F(x))"), instead=uniform("N(F(x))"), name="A_L"
-            ),
+            Induction(claim=_odds, of=tokens("N(x + F(x))"), instead=tokens("N(F(x))"), name="A_L"),
         ),
         Step(
             r"And $\prod_{l<L}(1 + A_l) = 1 + (2^L-1)A$; likewise for B.",
             "induction over the blocks",
             Induction(
                 claim=_divided,
-                of=uniform("N(x + F(x))"),
-                instead=uniform("x + F(N(x))"),
+                of=tokens("N(x + F(x))"),
+                instead=tokens("x + F(N(x))"),
                 name=r"\prod_{l<L}(1 + A_l)",
             ),
         ),

@@ -10,23 +10,16 @@ from typing import Any
 
 import sympy as sp
 
-from derive.laws import Moments
 from derive.laws.meanfield import BlockMoments
 from derive.proof import Bound, Gaussian, Induction, Step, Theorem, Verdict
 from derive.symbols import L, n
 from proofs.bibliography import DONG, XIONG
-from proofs.depth._shared import WIDE, composed, v
+from proofs.depth._shared import WIDE, v
+from proofs.depth._tokens import BACK, MEAN, backward, rho, tokens
 
-__all__ = ["mean_token", "reads", "theorem"]
+__all__ = ["mean_token", "theorem"]
 
-rho, r = sp.symbols("rho r", real=True)
 t = sp.Symbol("t", positive=True)
-MEAN = (1 + (n - 1) * rho) / n
-
-
-def reads(equation: str) -> Any:
-    """Return a subject: a block of attention at mean square v and correlation rho."""
-    return lambda: composed(equation, "attention", n, Moments(v, rho * v))
 
 
 def mean_token(block: BlockMoments) -> sp.Expr:
@@ -61,8 +54,8 @@ theorem = Theorem(
             Gaussian(
                 name=r"v_{l+1}",
                 claim=lambda block: (block.forward()["x", "x"].v, v + MEAN),
-                of=reads("x + F(N(x))"),
-                instead=reads("x + F(x)"),
+                of=tokens("x + F(N(x))", v),
+                instead=tokens("x + F(x)", v),
             ),
         ),
         Step(
@@ -70,14 +63,16 @@ theorem = Theorem(
             "tokens cannot be closer than equal",
             Bound(
                 claim=lambda block: (mean_token(block).subs(rho, 1 - n * t / (n - 1)), sp.S.One),
-                of=reads("x + F(N(x))"),
-                instead=reads("x + F(N(x)) + F(N(x))"),
+                of=tokens("x + F(N(x))", v),
+                instead=tokens("x + F(N(x)) + F(N(x))", v),
             ),
         ),
         Step(
             r"For equal tokens $v_L = 1 + L$.",
             "A = 1; induction",
-            Induction(claim=_equal, of=reads("x + F(N(x))"), instead=reads("x + F(x)"), name="v_L"),
+            Induction(
+                claim=_equal, of=tokens("x + F(N(x))", v), instead=tokens("x + F(x)", v), name="v_L"
+            ),
         ),
         Step(
             r"$v - c = (1 - \rho)\,v$ does not change.",
@@ -85,8 +80,8 @@ theorem = Theorem(
             Gaussian(
                 name=r"v_{l+1} - c_{l+1}",
                 claim=_difference,
-                of=reads("x + F(N(x))"),
-                instead=reads("N(x + F(x))"),
+                of=tokens("x + F(N(x))", v),
+                instead=tokens("N(x + F(x))", v),
             ),
         ),
         Step(
@@ -94,12 +89,9 @@ theorem = Theorem(
             "the branch returns the mean gradient, over the root of v",
             Gaussian(
                 name=r"G",
-                claim=lambda block: (
-                    block.backward({("x", "x"): Moments(sp.S.One, r)})["x", "x"].v,
-                    1 + (1 + (n - 1) * r) / (n * v),
-                ),
-                of=reads("x + F(N(x))"),
-                instead=reads("N(x + F(x))"),
+                claim=lambda block: (backward(block).v, 1 + BACK / v),
+                of=tokens("x + F(N(x))", v),
+                instead=tokens("N(x + F(x))", v),
             ),
         ),
     ),

@@ -15,7 +15,8 @@ from derive.proof import Gaussian, Induction, Step, Theorem, Verdict
 from derive.symbols import L, n
 from proofs.bibliography import DONG
 from proofs.depth._shared import WIDE
-from proofs.depth.attention_correlation import MEAN, A, rho, uniform
+from proofs.depth._tokens import MEAN, rho, tokens
+from proofs.depth.attention_correlation import A
 from proofs.depth.attention_correlation import theorem as correlation
 
 __all__ = ["theorem"]
@@ -52,8 +53,8 @@ theorem = Theorem(
             Gaussian(
                 name=r"1 - \rho'",
                 claim=lambda block: (_apart(block), (1 - rho) / (1 + MEAN)),
-                of=uniform("N(x + F(x))"),
-                instead=uniform("N(F(x))"),
+                of=tokens("N(x + F(x))"),
+                instead=tokens("N(F(x))"),
             ),
         ),
         Step(
@@ -61,8 +62,8 @@ theorem = Theorem(
             "induction, with the closed form of A",
             Induction(
                 claim=_distance,
-                of=uniform("N(x + F(x))"),
-                instead=uniform("N(F(x))"),
+                of=tokens("N(x + F(x))"),
+                instead=tokens("N(F(x))"),
                 name=r"\frac{1-\rho_L}{1-\rho_0}",
             ),
         ),
@@ -72,8 +73,8 @@ theorem = Theorem(
             Gaussian(
                 name=r"\rho'",
                 claim=lambda block: (block.forward()["x", "x"].c, sp.S.One),
-                of=uniform("N(F(x))"),
-                instead=uniform("N(x + F(x))"),
+                of=tokens("N(F(x))"),
+                instead=tokens("N(x + F(x))"),
             ),
         ),
     ),

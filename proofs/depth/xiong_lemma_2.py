@@ -12,12 +12,12 @@ from derive.proof import Gaussian, Step, Theorem, Verdict
 from derive.symbols import n
 from proofs.bibliography import XIONG
 from proofs.depth._shared import WIDE, law, v
-from proofs.depth.attention_pre_norm import mean_token, reads
+from proofs.depth._tokens import rho, tokens
+from proofs.depth.attention_pre_norm import mean_token
 from proofs.depth.attention_pre_norm import theorem as attention
 
 __all__ = ["theorem"]
 
-rho = sp.Symbol("rho", real=True)
 t = sp.Symbol("t", positive=True)
 
 theorem = Theorem(
@@ -63,8 +63,8 @@ theorem = Theorem(
                     mean_token(block).subs(rho, n * t / (n - 1) - 1 / (n - 1)),
                     t,
                 ),
-                of=reads("x + F(N(x))"),
-                instead=reads("N(x + F(x))"),
+                of=tokens("x + F(N(x))", v),
+                instead=tokens("N(x + F(x))", v),
             ),
         ),
     ),
