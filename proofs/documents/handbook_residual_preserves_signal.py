@@ -10,6 +10,7 @@ from derive.calculus.maps import JacobianOf
 from derive.proof import Identity, Step, Theorem, Verdict
 from derive.symbols import d
 from proofs.bibliography import HANDBOOK
+from proofs.placements.post_norm_null_vectors import theorem as post_norm_null_vectors
 from proofs.setting import F, block_jacobian, gain, identity, one, x
 
 __all__ = ["theorem"]
@@ -21,6 +22,7 @@ theorem = Theorem(
     title="The residual preserves the signal",
     statement="In a post-norm block the residual connection preserves the original signal.",
     verdict=Verdict.CONDITIONAL,
+    uses=(post_norm_null_vectors,),
     steps=(
         Step(
             (

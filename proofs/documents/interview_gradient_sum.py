@@ -7,6 +7,8 @@ from derive.calculus.atoms import Inner, Matrix, Vector
 from derive.proof import Bound, Counterexample, Identity, SpectralNorm, Step, Theorem, Verdict
 from derive.symbols import d
 from proofs.bibliography import INTERVIEW
+from proofs.placements.gradient_bounded_by_sum import theorem as gradient_bounded_by_sum
+from proofs.placements.product_bound import theorem as product_bound
 from proofs.setting import identity, x
 
 __all__ = ["theorem"]
@@ -36,6 +38,10 @@ theorem = Theorem(
         "Jacobians, not by a product."
     ),
     verdict=Verdict.REFUTED,
+    uses=(
+        gradient_bounded_by_sum,
+        product_bound,
+    ),
     steps=(
         Step(
             (

@@ -8,6 +8,7 @@ from derive.calculus.maps import JacobianOf
 from derive.proof import Identity, Step, Theorem, Verdict
 from derive.symbols import d
 from proofs.bibliography import INTERVIEW
+from proofs.placements.pre_norm_paths import theorem as pre_norm_paths
 from proofs.setting import F, block_jacobian, c, gain, identity, one, s, x
 
 __all__ = ["theorem"]
@@ -24,6 +25,7 @@ theorem = Theorem(
         "identity path at every layer."
     ),
     verdict=Verdict.PROVED,
+    uses=(pre_norm_paths,),
     steps=(
         Step(
             r"Of one block: $J = I + D\!F(N(x))\,J_N(x)$.",

@@ -8,6 +8,7 @@ from derive.calculus.maps import JacobianOf
 from derive.proof import Counterexample, Identity, Step, Theorem, Verdict
 from derive.symbols import d
 from proofs.bibliography import INTERVIEW
+from proofs.placements.missing_norm_jacobian import theorem as missing_norm_jacobian
 from proofs.setting import F, block_jacobian, c, gain, identity, one, s, x
 
 __all__ = ["theorem"]
@@ -24,6 +25,7 @@ theorem = Theorem(
         r"derivative is $I + \partial\mathrm{Sublayer}/\partial x$."
     ),
     verdict=Verdict.CONDITIONAL,
+    uses=(missing_norm_jacobian,),
     steps=(
         Step(
             (

@@ -8,6 +8,7 @@ from derive.calculus.atoms import Diag, Reciprocal
 from derive.proof import Identity, Step, Theorem, Verdict
 from derive.symbols import d
 from proofs.bibliography import COURSE, INTERVIEW
+from proofs.placements.post_norm_null_vectors import theorem as post_norm_null_vectors
 from proofs.setting import EPS_ZERO, block_jacobian, gain, one, x
 
 __all__ = ["theorem"]
@@ -23,6 +24,7 @@ theorem = Theorem(
         "things."
     ),
     verdict=Verdict.PROVED,
+    uses=(post_norm_null_vectors,),
     steps=(
         Step(
             (

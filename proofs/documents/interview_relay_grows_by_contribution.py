@@ -10,6 +10,7 @@ from derive.symbols import d
 from proofs.bibliography import INTERVIEW
 from proofs.depth._shared import WIDE
 from proofs.documents._shared import law
+from proofs.placements.residual_stream_growth import theorem as residual_stream_growth
 from proofs.setting import x
 
 __all__ = ["theorem"]
@@ -24,6 +25,7 @@ theorem = Theorem(
     title="The relay race: growth of the baton",
     statement="In pre-norm the baton's weight only grows by what each runner could carry.",
     verdict=Verdict.PROVED,
+    uses=(residual_stream_growth,),
     steps=(
         Step(
             (
