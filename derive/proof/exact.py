@@ -8,7 +8,7 @@ import sympy as sp
 
 from derive.calculus.atoms import Ones
 from derive.calculus.tensor import Product, Sum
-from derive.proof.check import Claimed
+from derive.proof.check import Claimed, Formula
 from derive.proof.perturb import Sides
 
 __all__ = ["Exact"]
@@ -22,15 +22,25 @@ class Exact(Claimed):
     ----------
     sizes : str
         At which sizes, as in ``"d=3, n=2"``; part of the label.
+    names : pair of str, optional
+        What the sides are, in LaTeX: printed in place of large matrices of numbers.
     """
 
     sizes: str
+    names: tuple[str, str] | None = None
     kind = "exact"
 
     @property
     def label(self) -> str:
         """``exact(d=3)``."""
         return f"exact({self.sizes})"
+
+    def formula(self) -> Formula:
+        """Return the claim as it was checked, by the names of the sides where they have any."""
+        if self.names is None:
+            return super().formula()
+        left, right = self.names
+        return Formula(f"${left} = {right}$", left, self.relation_latex, right)
 
     def decide(self, left: sp.Basic, right: sp.Basic) -> tuple[bool, str]:
         """Compare the numbers."""

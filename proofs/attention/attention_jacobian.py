@@ -8,6 +8,8 @@ scale p_j (v_j - o) q'W_K, since V'diag(p)e_j = p_j v_j and p'e_j = p_j.
 
 from __future__ import annotations
 
+import sympy as sp
+
 from derive.calculus.atoms import Diag, Inner
 from derive.proof import Identity, Step, Theorem, Verdict
 from derive.symbols import scale
@@ -34,12 +36,12 @@ __all__ = ["theorem"]
 DOUBLED = Query(W_Q * y, 2 * (W_V * y), W_K * y)
 
 
-def _other(row: Query) -> tuple[object, object]:
+def _other(row: Query) -> tuple[sp.Basic, sp.Basic]:
     through_key = row.V.T * (Diag(row.p) * u - Inner(row.p, u) * row.p)
     return row.jacobian, Inner(u, row.p) * W_V + scale * through_key * q0.T * W_K
 
 
-def _own(row: Query) -> tuple[object, object]:
+def _own(row: Query) -> tuple[sp.Basic, sp.Basic]:
     S, q = spread(row.p), W_Q * y
     paths = Inner(u, row.p) * W_V + scale * row.V.T * S * u * q.T * W_K
     return row.jacobian, paths + scale * row.V.T * S * row.K * W_Q
@@ -94,7 +96,7 @@ theorem = Theorem(
 )
 
 
-def _at_own(row: Query) -> object:
+def _at_own(row: Query) -> sp.Basic:
     """Return the derivative along one path, at the query, key and value of the token that asks."""
     constants = {QUERY_ONLY.key: W_K * y, QUERY_ONLY.value: W_V * y, q0: W_Q * y}
     return row.jacobian.xreplace(constants)

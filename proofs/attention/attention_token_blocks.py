@@ -28,6 +28,10 @@ __all__ = ["theorem"]
 TOKENS, WIDTH, HEADS = 3, 2, 2
 SIZES = {d: WIDTH, d_h: 2, H: HEADS, n: TOKENS}
 LABEL = f"d={WIDTH}, n={TOKENS}, H={HEADS}"
+FORMULA = (
+    r"\Bigl(\sum_h W_O\bigl[P_{ij}W_V + \lambda P_{ij}(v_j - o_i)q_i^\top W_K + "
+    r"\delta_{ij}\lambda\sum_k P_{ik}(v_k - o_i)k_k^\top W_Q\bigr]\Bigr)_{ij}"
+)
 x = derive.state("x")
 
 
@@ -109,7 +113,7 @@ theorem = Theorem(
     title="The token-to-token blocks of multi-head attention",
     statement=(
         r"$J_{ij} = \sum_h W_O\bigl[P_{ij}W_V + \lambda P_{ij}(v_j - o_i)q_i^\top W_K + "
-        r"\delta_{ij}\lambda\sum_kP_{ik}(v_k - o_i)k_k^\top W_Q\bigr]$: heads add, a mask acts "
+        r"\delta_{ij}\lambda\sum_k P_{ik}(v_k - o_i)k_k^\top W_Q\bigr]$: heads add, a mask acts "
         "through $P$ only, causal attention is block lower triangular, and heads that share keys "
         "and values have the same formula."
     ),
@@ -124,6 +128,7 @@ theorem = Theorem(
                 of=derived(),
                 instead=derived(causal=True),
                 sizes=LABEL,
+                names=("J", FORMULA),
             ),
         ),
         Step(
@@ -134,6 +139,7 @@ theorem = Theorem(
                 of=derived(causal=True),
                 instead=derived(),
                 sizes=LABEL,
+                names=("J", FORMULA),
             ),
         ),
         Step(
@@ -144,6 +150,7 @@ theorem = Theorem(
                 of=derived(causal=True),
                 instead=derived(),
                 sizes=LABEL,
+                names=("J_{ij}", r"[j \le i]\,J_{ij}"),
             ),
         ),
         Step(
@@ -154,6 +161,7 @@ theorem = Theorem(
                 of=derived(shared=True),
                 instead=derived(),
                 sizes=LABEL,
+                names=("J", FORMULA),
             ),
         ),
     ),

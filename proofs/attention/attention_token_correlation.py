@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import sympy as sp
 
+from derive.errors import DomainError
 from derive.laws import DepthLaw
 from derive.proof import Assumption, Bound, Gaussian, Step, Theorem, Verdict
 from derive.symbols import n
@@ -31,7 +32,10 @@ WIDE = Assumption(
 @lru_cache(maxsize=8)
 def _next(placement: str, width: sp.Expr = v) -> sp.Expr:
     law = DepthLaw(placement, "layernorm", ("attention",), tokens=2)
-    ahead, _ = law.correlated
+    recursion = law.correlated
+    if recursion is None:
+        raise DomainError(f"placement: expected one whose tokens correlate, got {placement}")
+    ahead, _ = recursion
     symbols = {str(s): s for s in ahead.c.free_symbols | ahead.v.free_symbols}
     at = {symbols["c"]: rho * width, symbols.get("v", v): width}
     return sp.simplify((ahead.c / ahead.v).subs(at, simultaneous=True))
