@@ -25,7 +25,7 @@ PLAIN, GAINED = RMSNorm(gain=False), RMSNorm()
 
 def _output(norm: RMSNorm, vector: object) -> object:
     """Return the norm of a vector, written out."""
-    return norm(vector).body.output
+    return norm.body(vector).output
 
 
 def _turned(A: object) -> tuple[object, object]:
