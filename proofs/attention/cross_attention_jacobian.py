@@ -58,7 +58,7 @@ theorem = Theorem(
         ),
         Step(
             r"For $V = K$, $a^\top K^\top SKa$ is the variance of the entries of $Ka$ under $p$.",
-            r"$\sum_ip_i(Ka)_i^2 - (p^\top Ka)^2$",
+            r"$\sum_i p_i(Ka)_i^2 - (p^\top Ka)^2$",
             Identity(
                 claim=lambda S: (Inner(a, K.T * S * K * a), Inner(away, Diag(p) * away)),
                 of=lambda: spread(p),
