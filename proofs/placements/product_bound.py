@@ -25,7 +25,7 @@ theorem = Theorem(
     title="How large and how small a product of residual blocks is",
     statement=(
         r"$\prod_l\max(0, 1 - \lVert A_l\rVert_2) \le \sigma_{\min}\bigl(\prod_l(I + A_l)\bigr)$ "
-        r"and $\bigl\lVert\prod_l(I + A_l)\bigr\rVert_2 \le \prod_l(1 + \lVert A_l\rVert_2) \le "
+        r"and $\lVert\prod_l(I + A_l)\rVert_2 \le \prod_l(1 + \lVert A_l\rVert_2) \le "
         r"e^{\sum_l\lVert A_l\rVert_2}$, for every number of blocks; the middle bound is attained."
     ),
     verdict=Verdict.PROVED,
