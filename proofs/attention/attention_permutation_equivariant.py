@@ -7,7 +7,6 @@ permutation, with arbitrary values for the exponentials. A causal mask breaks it
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from functools import lru_cache
 from itertools import permutations
 
@@ -15,40 +14,18 @@ import sympy as sp
 
 import derive
 from derive.calculus.instantiate import Instantiation
-from derive.calculus.jets import Dual, JetRing
 from derive.proof import Exact, Step, Theorem, Verdict
-from derive.symbols import H, d, d_h, n, scale
+from derive.symbols import scale
+from proofs.attention._blocks import LABEL, SIZES, TOKENS, Ring, x
 from proofs.bibliography import VASWANI
 
 __all__ = ["theorem"]
-
-TOKENS = 3
-SIZES = {d: 2, d_h: 2, H: 2, n: TOKENS}
-x = derive.state("x")
-
-
-class Ring(JetRing):
-    """Arbitrary values, those of token t being those of token order[t]; a causal mask."""
-
-    order: tuple[int, ...] = tuple(range(TOKENS))
-
-    def symbol(self, symbol: sp.Basic) -> Dual:
-        """Return the mask's entry, or an arbitrary number."""
-        if isinstance(symbol, sp.Indexed):
-            i, j = symbol.indices
-            return Dual(Fraction(int(int(j) <= int(i))))
-        return super().symbol(symbol)
-
-    def entry(self, kind: str, name: str, position: tuple[int, ...], row: int, col: int) -> Dual:
-        """Return an arbitrary entry."""
-        position = (self.order[position[0]],) if kind == "state" else position
-        return super().entry(kind, name, position, row, col)
 
 
 @lru_cache(maxsize=4)
 def outputs(causal: bool) -> tuple[sp.Matrix, sp.Matrix]:
     """Return the outputs of permuted tokens, and the permuted outputs, one row a permutation."""
-    ring = Ring(3)
+    ring = Ring()
     instance = Instantiation(ring, SIZES, TOKENS)
     attention = derive.Attention(causal=causal, scale=scale)(x)
 
@@ -87,7 +64,7 @@ theorem = Theorem(
                 claim=lambda sides: sides,
                 of=permuted(causal=False),
                 instead=permuted(causal=True),
-                sizes="d=2, n=3, H=2",
+                sizes=LABEL,
                 names=(r"A(\Pi X)", r"\Pi A(X)"),
             ),
         ),
