@@ -262,6 +262,9 @@ class NormalForm:
             if rest:
                 raise UnknownNodeError(f"normal form: a trace of {word} does not contract")
             return value
+        rotated = without_structure((word[-1], *word[:-1]))
+        if len(rotated) < len(word):  # tr(R A R') = tr A
+            return self._trace(_canonical(rotated), size)
         if set(kinds) == {"diag"}:
             one = Ones(size)
             return self._bilinear((("row", one), *word, ("col", one)))

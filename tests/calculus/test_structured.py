@@ -8,16 +8,18 @@ import pytest
 import sympy as sp
 
 import derive
-from derive.calculus.atoms import Inner, Ones, Vector
+from derive.calculus.atoms import Inner, Matrix, Ones, Vector
 from derive.calculus.jets import JetRing, exact_blocks, exact_jacobian
 from derive.calculus.normal_form import equal
 from derive.calculus.pointwise import Activation, Pointwise
 from derive.calculus.structured import DoublyStochastic, Orthogonal, RowStochastic
+from derive.calculus.trace import Trace
 from derive.errors import ShapeError
 from derive.proof.check import differ
 from derive.symbols import d, f
 
 R, P, H = Orthogonal("R", d), RowStochastic("P", d), DoublyStochastic("H", d)
+A = Matrix("A", d, d)
 x, v, one = derive.state("x"), Vector("v", d), Ones(d)
 
 EQUAL = {
@@ -29,6 +31,9 @@ EQUAL = {
     "H1": (H * one, one),
     "1'H": (Inner(one, H * v), Inner(one, v)),
     "PH1": (P * H * one, one),
+    "tr RAR'": (Trace(R * A * R.T), Trace(A)),
+    "tr RARR'R'": (Trace(R * A * R * R.T * R.T), Trace(A)),
+    "tr 1v'P": (Trace(one * v.T * H), Inner(one, v)),
     "1'H'R'RH1": (Inner(one, H.T * R.T * R * H * one), d),
 }
 UNEQUAL = {
@@ -37,6 +42,8 @@ UNEQUAL = {
     "R1": (R * one, one),
     "1'P": (Inner(one, P * v), Inner(one, v)),
     "P'1": (P.T * one, one),
+    "tr RA": (Trace(R * A), Trace(A)),
+    "tr RAR": (Trace(R * A * R), Trace(A)),
     "HH'": (H * H.T * v, v),
 }
 
