@@ -12,6 +12,7 @@ import sympy as sp
 
 import derive
 from derive.calculus.atoms import Inner, Vector
+from derive.calculus.let import Let
 from derive.calculus.trace import Trace
 from derive.proof import Assumption, Counterexample, Identity, Induction, Step, Theorem, Verdict
 from derive.symbols import L, d
@@ -24,10 +25,10 @@ __all__ = ["theorem"]
 
 a = sp.Symbol("a", positive=True)
 w = Vector("w", d)
-v = w - Inner(one, w) / d * one - Inner(c, w) / Inner(c, c) * c
+v = Let("v", w - Inner(one, w) / d * one - Inner(c, w) / Inner(c, c) * c)
 stretch = {W: a * s / Inner(v, v) * v * v.T}
 plain = derive.LayerNorm(eps=0, gain=False, bias=False)
-direction = Vector("direction", d)
+direction = Vector("v", d)
 ORTHOGONAL = Assumption("orthogonal", r"$v$ is the part of any vector orthogonal to $\mathbf 1, c$")
 
 
@@ -36,8 +37,8 @@ def _grown(blocks: int) -> tuple[sp.Expr, sp.Expr]:
     J = derive.jacobian(x + linear(plain(x)), x)
     branch = derive.jacobian(linear(plain(x)), x)
     out = direction
-    for _ in range(blocks):
-        out = J * out
+    for k in range(1, blocks + 1):
+        out = Let(f"y_{k}", J * out)
     stretched = sp.sqrt(Inner(out, out) / Inner(direction, direction))
     return stretched, blocks * sp.sqrt(Trace(branch.T * branch))
 
@@ -70,7 +71,7 @@ theorem = Theorem(
             r"the block $x + WN(x)$ at $\epsilon = 0$ leaves $x$ where it is: $WN(x) = 0$.",
             r"$v^\top c = 0$",
             Identity(
-                claim=lambda at: (W.xreplace(at) * written_out(plain(x)), 0 * x),
+                claim=lambda at: (x + W.xreplace(at) * written_out(plain(x)), x),
                 of=lambda: stretch,
                 instead=lambda: {W: one * x.T},
             ),
@@ -90,7 +91,8 @@ theorem = Theorem(
         ),
         Step(
             r"Twenty-four blocks at $d = 4$, $x = (1, 1, -1, -1)$, $v = (1, -1, 0, 0)$, $a = 1$: "
-            r"$2^{24} = 16777216$, where the sum of the sublayers' norms is 24.",
+            r"with $y_k = J y_{k-1}$ and $y_0 = v$, $|y_{24}|/|v| = 2^{24} = 16777216$, where the "
+            r"sum of the sublayers' norms is 24.",
             "exact arithmetic; the branch has rank one, so that its norms are all 1",
             Counterexample(
                 claim=_grown,
@@ -100,7 +102,7 @@ theorem = Theorem(
                 stated=("16777216", "24"),
                 at={
                     "x": (1, 1, -1, -1),
-                    "direction": (1, -1, 0, 0),
+                    "v": (1, -1, 0, 0),
                     "W": (
                         ("1/2", "-1/2", 0, 0),
                         ("-1/2", "1/2", 0, 0),
