@@ -51,8 +51,7 @@ def _over_depth(axes: Axes, what: str, sampling: Sampling) -> None:
         law = DepthLaw(placement, sublayers=(SUBLAYER,))
         law_line(axes, k, DEPTHS, [getattr(law.predict(n), what) for n in DEPTHS], label)
         found = [_measured(placement, n, sampling.width, sampling.seeds) for n in sampling.depths]
-        beside = [n * 1.045 ** (k - 2.5) for n in sampling.depths]  # so that none hides another
-        points(axes, k, beside, [getattr(one, what) for one in found])
+        points(axes, k, sampling.depths, [getattr(one, what) for one in found])
     _logarithmic(axes)
 
 
