@@ -17,7 +17,7 @@ __all__ = ["TITLE", "book_html", "book_tex", "by_area", "strength_rows", "streng
 
 TITLE = "Claims about the placement of the norm, settled"
 
-_PREAMBLE = r"""\documentclass[10pt]{book}
+_PREAMBLE = r"""\documentclass[10pt,openany]{book}
 \usepackage{amsmath}
 \usepackage{amssymb}
 \usepackage[margin=1in]{geometry}
@@ -27,6 +27,7 @@ _PREAMBLE = r"""\documentclass[10pt]{book}
 \raggedbottom
 \allowdisplaybreaks
 \setcounter{tocdepth}{1}
+\pagestyle{plain}
 \makeatletter
 \renewcommand*\l@section{\@dottedtocline{1}{1.5em}{3em}}
 \makeatother"""

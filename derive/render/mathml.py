@@ -101,6 +101,7 @@ def _prepared(latex: str) -> str:
     latex = re.sub(
         r"\\operatorname\{([^{}]*)\}", lambda m: rf"\text{{{_plain(m[1])}{_APPLY}}}", latex
     )
+    latex = re.sub(r"\\[bB]igg?[lr]\s*(?=\\[lr]Vert)", "", latex)  # bars grow by themselves
     return latex.replace(r"\lVert", r"\left\Vert ").replace(r"\rVert", r"\right\Vert ")
 
 

@@ -37,6 +37,10 @@ STRENGTH_WORDS = {
     "cited": "taken from a source, not checked here",
 }
 _LINE = 43.0
+_LINES = 12
+"""Lines of a formula above which it is not printed."""
+_CHARACTERS = 1_200
+"""The same for text."""
 _COLUMNS = 92
 
 
@@ -61,8 +65,8 @@ def proof_text(theorem: Theorem, verified: Verified | None = None, *, steps: boo
     if steps:
         for number, step in enumerate(theorem.steps, 1):
             lines += ["", *_wrapped(f"{number}. {step.claim}")]
-            lines += _wrapped(step.check.formula().text, "       ")
-            lines.append(f"     by {step.by}")
+            lines += _wrapped(_shortened(step.check.formula().text), "       ")
+            lines.append(f"     reason: {step.by}")
             lines.append(f"     {step.check.label}{_outcome(verified, number - 1)}")
     return "\n".join(lines)
 
@@ -94,6 +98,21 @@ def sentence_latex(words: str) -> str:
     """Return a sentence with ``$...$`` in it as LaTeX, everything else escaped."""
     parts = words.split("$")
     return "".join(f"${part}$" if k % 2 else escaped(part) for k, part in enumerate(parts))
+
+
+def _shortened(words: str) -> str:
+    if len(words) <= _CHARACTERS:
+        return words
+    return f"{words[:_CHARACTERS]} ... ({len(words)} characters)"
+
+
+def _printed(formula: Formula) -> Formula:
+    """Return a formula, or words in place of one that would take too many lines."""
+    long = width(formula.left) + width(formula.right) > _LINES * _LINE
+    unbroken = formula.left and max(map(width, relation_rows(formula))) > 1.3 * _LINE
+    if not (long or unbroken or r"\begin{matrix}" in formula.latex):
+        return formula
+    return Formula(f"The formula that is checked is long ({len(formula.text)} characters of text).")
 
 
 def relation_rows(formula: Formula, line: float = _LINE) -> list[str]:
@@ -151,13 +170,15 @@ def proof_latex(
     parts.append(r"\begin{enumerate}")
     for index, step in enumerate(theorem.steps):
         parts.append(rf"\item {sentence_latex(step.claim)}")
-        formula = step.check.formula()
+        formula = _printed(step.check.formula())
         if formula.left:
             parts.append(aligned(relation_rows(formula)))
         else:
             parts.append(rf"\par {sentence_latex(formula.text)}")
         outcome = escaped(f"{step.check.label}{_outcome(verified, index)}")
-        parts.append(rf"\par\noindent{{\small By {sentence_latex(step.by)}. \emph{{{outcome}.}}}}")
+        parts.append(
+            rf"\par\noindent{{\small Reason: {sentence_latex(step.by)}. \emph{{{outcome}.}}}}"
+        )
     parts.append(r"\end{enumerate}")
     if theorem.remark:
         parts += [rf"\noindent\emph{{Remark.}} {sentence_latex(theorem.remark)}", ""]
@@ -183,7 +204,7 @@ def proof_entry(theorem: Theorem, verified: Verified | None = None) -> dict[str,
 
     steps = []
     for index, step in enumerate(theorem.steps):
-        formula = step.check.formula()
+        formula = _printed(step.check.formula())
         steps.append(
             {
                 "claim": mixed(step.claim),
