@@ -7,6 +7,7 @@ from derive.calculus.let import Let
 from derive.proof import Theorem, Verdict
 from proofs.bibliography import B2T, VASWANI, XIONG
 from proofs.norms.layernorm_jacobian import theorem as layernorm_jacobian
+from proofs.norms.rmsnorm_jacobian import theorem as rmsnorm_jacobian
 from proofs.placements._shared import DF, A, closed_form, layernorm_at, rmsnorm_at
 from proofs.setting import F, identity, x
 
@@ -14,16 +15,17 @@ __all__ = ["theorem"]
 
 C = derive.Sublayer("C")
 N, N1, N2, N3 = (derive.LayerNorm(label) for label in ("", 1, 2, 3))
+M1, M2, M3 = (derive.RMSNorm(label) for label in (1, 2, 3))
 post_A, skip_A = Let("y_A", N1(x + A(x))), Let("y_A", x + A(x))
-pre_A, sandwich_A = Let("y_A", x + A(N1(x))), Let("y_A", x + N2(A(N1(x))))
-post_C, pre_C = Let("y_C", N2(post_A + C(post_A))), Let("y_C", pre_A + C(N2(pre_A)))
+sandwich_A = Let("y_A", x + N2(A(N1(x))))
 
-rms_A = Let("y_A", derive.RMSNorm(1)(x + A(x)))
-rms_C = Let("y_C", derive.RMSNorm(2)(rms_A + C(rms_A)))
+rms_A = Let("y_A", M1(x + A(x)))
+rms_C = Let("y_C", M2(rms_A + C(rms_A)))
+pre_A = Let("y_A", x + A(M1(x)))
+pre_C = Let("y_C", pre_A + C(M2(pre_A)))
 
 DA = identity + DF(x, A)
 post_DA = layernorm_at(x + A(x), "1") * DA
-pre_DA = identity + DF(N1(x), A) * layernorm_at(x, "1")
 
 theorem = Theorem(
     id="jacobians-of-layers",
@@ -34,7 +36,7 @@ theorem = Theorem(
         r"share a skip (parallel, B2T, SpanNorm) it has a sum, without the cross term."
     ),
     verdict=Verdict.PROVED,
-    uses=(layernorm_jacobian,),
+    uses=(layernorm_jacobian, rmsnorm_jacobian),
     steps=(
         closed_form(
             "parallel",
@@ -53,12 +55,13 @@ theorem = Theorem(
         closed_form(
             "b2t",
             r"$J_{N_2}(u)\,(I + (I + D\!F(y))\,J_{N_1}(x + A(x))(I + D\!A(x)))$ with $y$ the "
-            r"output of the attention block",
+            r"output of the attention block, here with RMSNorm",
             lambda: (
-                layernorm_at(x + post_A + F(post_A), "2")
-                * (identity + (identity + DF(post_A)) * post_DA)
+                rmsnorm_at(x + rms_A + F(rms_A), "2")
+                * (identity + (identity + DF(rms_A)) * rmsnorm_at(x + A(x), "1") * DA)
             ),
             "spannorm",
+            "rmsnorm",
         ),
         closed_form(
             "spannorm",
@@ -104,13 +107,15 @@ theorem = Theorem(
         ),
         closed_form(
             "decoder-pre",
-            r"$(I + D\!F\,J_{N_3})(I + D\!C\,J_{N_2})(I + D\!A\,J_{N_1})$, each at its own input",
+            r"$(I + D\!F\,J_{N_3})(I + D\!C\,J_{N_2})(I + D\!A\,J_{N_1})$, each at its own input, "
+            "here with RMSNorm",
             lambda: (
-                (identity + DF(N3(pre_C)) * layernorm_at(pre_C, "3"))
-                * (identity + DF(N2(pre_A), C) * layernorm_at(pre_A, "2"))
-                * pre_DA
+                (identity + DF(M3(pre_C)) * rmsnorm_at(pre_C, "3"))
+                * (identity + DF(M2(pre_A), C) * rmsnorm_at(pre_A, "2"))
+                * (identity + DF(M1(x), A) * rmsnorm_at(x, "1"))
             ),
             "decoder-2017",
+            "rmsnorm",
         ),
     ),
     sources=(
