@@ -17,6 +17,7 @@ from derive.calculus.pointwise import Pointwise
 from derive.calculus.structured import DoublyStochastic, Orthogonal, RowStochastic
 from derive.calculus.tensor import Product, Sum, Tensor, Transposed, product, total
 from derive.calculus.tokens import At, IndexSum, ScalarIndexSum, index, index_sum
+from derive.calculus.trace import Trace
 from derive.errors import ShapeError
 from derive.render.paths import BlockName
 from derive.symbols import alpha, d, eps, f, n
@@ -38,6 +39,7 @@ ZOO = {
     Diag: Diag(gain),
     Reciprocal: Reciprocal(gain),
     Inner: Inner(x, gain),
+    Trace: Trace(W * W),
     Sum: W * x + alpha * one - gain / s,
     Product: alpha * W * x * gain.T,
     Transposed: W.T,
