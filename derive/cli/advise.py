@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from derive.cli.options import SEED, norm_option, parse_values
+from derive.cli.options import SEED, law_options, parse_values
 from derive.cli.output import json_text, progress, table_text
 from derive.errors import DeriveError, DomainError
 
@@ -23,38 +23,7 @@ __all__ = ["advise"]
 )
 @click.option("--layers", default=24, show_default=True, help="Number of blocks L.")
 @click.option("--width", default=1024, show_default=True, help="Features d.")
-@norm_option
-@click.option(
-    "--sublayer",
-    default="ffn:relu",
-    show_default=True,
-    help="Sublayers of the blocks in turn, comma-separated; of a layer, what A and F are.",
-)
-@click.option("--init", default="lecun", show_default=True, help="Initialisation of the weights.")
-@click.option("--tokens", default=1, show_default=True, help="Tokens n.")
-@click.option("--hidden", type=int, help="Hidden width f; 4 d by default.")
-@click.option("--correlation", default=0.0, show_default=True, help="Of two tokens of the input.")
-@click.option(
-    "--gradient-correlation", default=0.0, show_default=True, help="Of the gradient at the output."
-)
-@click.option(
-    "--memory-correlation", default=0.0, show_default=True, help="Of the memory of a decoder."
-)
-@click.option(
-    "--scores",
-    default="uniform",
-    show_default=True,
-    help="Attention weights: uniform, or the softmax of gaussian scores.",
-)
-@click.option("--dropout", default=0.0, show_default=True, help="Rate of dropout, in training.")
-@click.option("--start", default=1.0, show_default=True, help="Mean square v_0 of the embeddings.")
-@click.option(
-    "--value",
-    "values",
-    multiple=True,
-    metavar="NAME=NUMBER",
-    help="Value of a scalar such as alpha; repeat for more.",
-)
+@law_options
 @click.option(
     "--target", default=2.0, show_default=True, help="R: the gradient ratio from 1/R to R."
 )

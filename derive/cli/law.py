@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from derive.cli.options import SEED, check_figure, norm_option, parse_values, plot_option
+from derive.cli.options import SEED, check_figure, law_options, parse_values, plot_option
 from derive.cli.output import json_text, progress, table_text
 from derive.errors import DeriveError, DomainError
 
@@ -18,46 +18,15 @@ __all__ = ["law"]
 
 @click.command()
 @click.argument("placements", nargs=-1, required=True)
-@norm_option
-@click.option(
-    "--sublayer",
-    default="ffn:relu",
-    show_default=True,
-    help="Sublayers of the blocks in turn, comma-separated; of a layer, what A and F are.",
-)
-@click.option("--init", default="lecun", show_default=True, help="Initialisation of the weights.")
+@law_options
 @click.option(
     "--layers",
     default="6,12,24",
     show_default=True,
     help="Numbers of blocks, comma-separated; 1..192 doubles from 1 up to 192.",
 )
-@click.option("--tokens", default=1, show_default=True, help="Tokens n.")
 @click.option("--width", default=128, show_default=True, help="Features d.")
-@click.option("--hidden", type=int, help="Hidden width f; 4 d by default.")
 @click.option("--heads", default=1, show_default=True, help="Attention heads of the stacks.")
-@click.option("--correlation", default=0.0, show_default=True, help="Of two tokens of the input.")
-@click.option(
-    "--gradient-correlation", default=0.0, show_default=True, help="Of the gradient at the output."
-)
-@click.option(
-    "--memory-correlation", default=0.0, show_default=True, help="Of the memory of a decoder."
-)
-@click.option(
-    "--scores",
-    default="uniform",
-    show_default=True,
-    help="Attention weights: uniform, or the softmax of gaussian scores.",
-)
-@click.option("--dropout", default=0.0, show_default=True, help="Rate of dropout, in training.")
-@click.option("--start", default=1.0, show_default=True, help="Mean square v_0 of the embeddings.")
-@click.option(
-    "--value",
-    "values",
-    multiple=True,
-    metavar="NAME=NUMBER",
-    help="Value of a scalar such as alpha; repeat for more.",
-)
 @click.option("--weights", is_flag=True, help="Also the gradients of the weight matrices.")
 @click.option("--monte-carlo", is_flag=True, help="Draw stacks and compare.")
 @click.option(

@@ -16,6 +16,7 @@ from derive.errors import DomainError
 __all__ = [
     "SEED",
     "check_figure",
+    "law_options",
     "norm_option",
     "parse_depths",
     "parse_values",
@@ -31,6 +32,13 @@ SEED = click.IntRange(min=0)
 plot_option = click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a figure."
 )
+value_option = click.option(
+    "--value",
+    "values",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Value of a scalar such as alpha; repeat for more.",
+)
 SIZES = ("width", "tokens", "heads", "hidden", "groups", "std", "seed")
 STACK = (
     click.option("--width", default=64, show_default=True, help="Features d."),
@@ -40,13 +48,7 @@ STACK = (
         "--hidden", type=click.IntRange(min=1), help="Hidden width f of the FFN; 4 d by default."
     ),
     click.option("--groups", default=1, show_default=True, help="Groups of a groupnorm."),
-    click.option(
-        "--value",
-        "values",
-        multiple=True,
-        metavar="NAME=NUMBER",
-        help="Value of a scalar such as alpha; repeat for more.",
-    ),
+    value_option,
     click.option(
         "--std",
         type=click.FloatRange(min=0),
@@ -59,6 +61,44 @@ STACK = (
     ),
     norm_option,
     click.option("--sublayer", default="ffn", show_default=True, help="As for show."),
+)
+
+LAW = (
+    norm_option,
+    click.option(
+        "--sublayer",
+        default="ffn:relu",
+        show_default=True,
+        help="Sublayers of the blocks in turn, comma-separated; of a layer, what A and F are.",
+    ),
+    click.option(
+        "--init", default="lecun", show_default=True, help="Initialisation of the weights."
+    ),
+    click.option("--tokens", default=1, show_default=True, help="Tokens n."),
+    click.option("--hidden", type=int, help="Hidden width f; 4 d by default."),
+    click.option(
+        "--correlation", default=0.0, show_default=True, help="Of two tokens of the input."
+    ),
+    click.option(
+        "--gradient-correlation",
+        default=0.0,
+        show_default=True,
+        help="Of the gradient at the output.",
+    ),
+    click.option(
+        "--memory-correlation", default=0.0, show_default=True, help="Of the memory of a decoder."
+    ),
+    click.option(
+        "--scores",
+        default="uniform",
+        show_default=True,
+        help="Attention weights: uniform, or the softmax of gaussian scores.",
+    ),
+    click.option("--dropout", default=0.0, show_default=True, help="Rate of dropout, in training."),
+    click.option(
+        "--start", default=1.0, show_default=True, help="Mean square v_0 of the embeddings."
+    ),
+    value_option,
 )
 
 
@@ -126,3 +166,10 @@ def check_figure(path: Path, option: str = "--plot") -> None:
     target = path if path.exists() else path.parent
     if not os.access(target, os.W_OK):
         raise DomainError(f"{option}: cannot write {str(path)!r}")
+
+
+def law_options(command: Any) -> Any:
+    """Add what a depth law is made of, besides depth and width."""
+    for option in reversed(LAW):
+        command = option(command)
+    return command

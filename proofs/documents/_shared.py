@@ -9,15 +9,48 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from derive.calculus.atoms import Diag, Inner
+import derive
+from derive.calculus.atoms import Diag, Inner, Matrix, Vector
 from derive.laws import DepthLaw
 from derive.symbols import d, eps
 from proofs.setting import bias, gain, one
 
-__all__ = ["CROSS", "Demo", "centred", "demo", "law", "layer_norm", "root"]
+__all__ = [
+    "BARE",
+    "CROSS",
+    "DOUBLING",
+    "Demo",
+    "W",
+    "centred",
+    "demo",
+    "law",
+    "layer_norm",
+    "root",
+    "stretched",
+    "w",
+]
+
+W, w = Matrix("W", d, d), Vector("w", d)
+BARE = derive.LayerNorm(gain=False, bias=False, eps=0)
+DOUBLING = {
+    "W": [
+        ["1/2", 0, "-1/2", 0],
+        [0, "1/2", 0, "-1/2"],
+        ["-1/2", 0, "1/2", 0],
+        [0, "-1/2", 0, "1/2"],
+    ],
+    "x": (1, -1, 1, -1),
+    "w": (1, 0, -1, 0),
+}
+"""A projection W that keeps w, at a fixed point x of ``x + W N(x)``: the block doubles w."""
 
 CROSS = "N(x + C(x))"
 """A post-norm block around attention to one memory: what a decoder's cross-attention can be."""
+
+
+def stretched(J: sp.Basic, blocks: int = 24) -> sp.Expr:
+    """Return how much blocks with one symmetric Jacobian stretch w, an eigenvector of it."""
+    return (Inner(w, J * w) / Inner(w, w)) ** blocks
 
 
 @lru_cache(maxsize=32)

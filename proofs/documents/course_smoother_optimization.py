@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 import derive
-from derive.calculus.atoms import Inner, Matrix, Vector
 from derive.proof import Cited, Counterexample, Step, Theorem, Verdict
-from derive.symbols import d
 from proofs.bibliography import COURSE, XIONG
+from proofs.documents._shared import BARE, DOUBLING, W, stretched
 from proofs.setting import x
 
 __all__ = ["theorem"]
-
-_W, _w = Matrix("W", d, d), Vector("w", d)
-_exact = derive.LayerNorm(gain=False, bias=False, eps=0)
-_half = "1/2"
-_AT = {
-    "W": [
-        [_half, 0, "-1/2", 0],
-        [0, _half, 0, "-1/2"],
-        ["-1/2", 0, _half, 0],
-        [0, "-1/2", 0, _half],
-    ],
-    "x": (1, -1, 1, -1),
-    "w": (1, 0, -1, 0),
-}
-
 
 theorem = Theorem(
     id="course-smoother-optimization",
@@ -43,13 +27,13 @@ theorem = Theorem(
             ),
             "a fixed point x, so that J is the same in every block, and symmetry of J",
             Counterexample(
-                claim=lambda J: ((Inner(_w, J * _w) / Inner(_w, _w)) ** 24, 1),
-                of=lambda: derive.jacobian(x + _W * _exact(x), x),
-                instead=lambda: derive.jacobian(x - _W * _exact(x), x),
+                claim=lambda J: (stretched(J), 1),
+                of=lambda: derive.jacobian(x + W * BARE(x), x),
+                instead=lambda: derive.jacobian(x - W * BARE(x), x),
                 relation=">",
                 stated=("16777216", "1"),
                 width=4,
-                at=_AT,
+                at=DOUBLING,
             ),
         ),
         Step(

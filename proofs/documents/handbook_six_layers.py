@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from derive.proof import Observed, Step, Theorem, Verdict
+from derive.proof import Theorem, Verdict
 from proofs.bibliography import HANDBOOK, INTERVIEW, PYTORCH, VASWANI
-from proofs.systems._shared import signature
+from proofs.systems._shared import module_default
 
 __all__ = ["theorem"]
 
@@ -19,27 +19,21 @@ theorem = Theorem(
     ),
     verdict=Verdict.SUPPORTED,
     steps=(
-        Step(
+        module_default(
             "torch's Transformer has six encoder layers by default.",
-            "the signature of the installed module",
-            Observed(
-                claim=lambda found: found["num_encoder_layers"],
-                of=signature("Transformer"),
-                instead=lambda: {"num_encoder_layers": 12},
-                stated="6",
-                quantity="encoder layers of torch.nn.Transformer by default",
-            ),
+            "Transformer",
+            "num_encoder_layers",
+            "6",
+            12,
+            "encoder layers of torch.nn.Transformer by default",
         ),
-        Step(
+        module_default(
             "torch's Transformer has six decoder layers by default.",
-            "the signature of the installed module",
-            Observed(
-                claim=lambda found: found["num_decoder_layers"],
-                of=signature("Transformer"),
-                instead=lambda: {"num_decoder_layers": 12},
-                stated="6",
-                quantity="decoder layers of torch.nn.Transformer by default",
-            ),
+            "Transformer",
+            "num_decoder_layers",
+            "6",
+            12,
+            "decoder layers of torch.nn.Transformer by default",
         ),
     ),
     sources=(

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import derive
-from derive.calculus.atoms import Inner, Matrix, Vector
+from derive.calculus.atoms import Inner, Matrix
 from derive.proof import Bound, Counterexample, Identity, SpectralNorm, Step, Theorem, Verdict
 from derive.symbols import d
 from proofs.bibliography import INTERVIEW
+from proofs.documents._shared import BARE, DOUBLING, W, stretched, w
 from proofs.placements.gradient_bounded_by_sum import theorem as gradient_bounded_by_sum
 from proofs.placements.product_bound import theorem as product_bound
 from proofs.setting import identity, x
 
 __all__ = ["theorem"]
 
-_W, _w = Matrix("W", d, d), Vector("w", d)
 _A1, _A2 = Matrix("A_1", d, d), Matrix("A_2", d, d)
-_exact = derive.LayerNorm(gain=False, bias=False, eps=0)
-_half = "1/2"
-_AT = {
-    "W": [
-        [_half, 0, "-1/2", 0],
-        [0, _half, 0, "-1/2"],
-        ["-1/2", 0, _half, 0],
-        [0, "-1/2", 0, _half],
-    ],
-    "x": (1, -1, 1, -1),
-    "w": (1, 0, -1, 0),
-}
 
 
 theorem = Theorem(
@@ -51,15 +39,15 @@ theorem = Theorem(
             "a projection W that keeps w, a fixed point x, and symmetry of J",
             Counterexample(
                 claim=lambda J: (
-                    (Inner(_w, J * _w) / Inner(_w, _w)) ** 24,
-                    24 * Inner(_w, (J - identity) * _w) / Inner(_w, _w),
+                    stretched(J),
+                    24 * Inner(w, (J - identity) * w) / Inner(w, w),
                 ),
-                of=lambda: derive.jacobian(x + _W * _exact(x), x),
-                instead=lambda: derive.jacobian(_exact(x) + _W * _exact(x) / 2, x),
+                of=lambda: derive.jacobian(x + W * BARE(x), x),
+                instead=lambda: derive.jacobian(BARE(x) + W * BARE(x) / 2, x),
                 relation=">",
                 stated=("16777216", "24"),
                 width=4,
-                at=_AT,
+                at=DOUBLING,
             ),
         ),
         Step(

@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import derive
-from derive.calculus.atoms import Inner, Matrix, Vector
 from derive.proof import Counterexample, Gaussian, Step, Theorem, Verdict
-from derive.symbols import L, d
+from derive.symbols import L
 from proofs.bibliography import INTERVIEW
 from proofs.depth._shared import WIDE
 from proofs.depth.pre_norm_exponent import theorem as pre_norm_exponent
-from proofs.documents._shared import law
+from proofs.documents._shared import BARE, DOUBLING, W, law, stretched
 from proofs.setting import x
 
 __all__ = ["theorem"]
-
-_W, _w = Matrix("W", d, d), Vector("w", d)
-_exact = derive.LayerNorm(gain=False, bias=False, eps=0)
-_half = "1/2"
-_AT = {
-    "W": [
-        [_half, 0, "-1/2", 0],
-        [0, _half, 0, "-1/2"],
-        ["-1/2", 0, _half, 0],
-        [0, "-1/2", 0, _half],
-    ],
-    "x": (1, -1, 1, -1),
-    "w": (1, 0, -1, 0),
-}
-
 
 theorem = Theorem(
     id="interview-well-behaved-at-any-depth",
@@ -47,26 +31,26 @@ theorem = Theorem(
             ),
             "a fixed point x, so that J is the same in every block, and symmetry of J",
             Counterexample(
-                claim=lambda J: ((Inner(_w, J * _w) / Inner(_w, _w)) ** 24, 1),
-                of=lambda: derive.jacobian(x + _W * _exact(x), x),
-                instead=lambda: derive.jacobian(_exact(x) + _W * _exact(x) / 2, x),
+                claim=lambda J: (stretched(J), 1),
+                of=lambda: derive.jacobian(x + W * BARE(x), x),
+                instead=lambda: derive.jacobian(BARE(x) + W * BARE(x) / 2, x),
                 relation=">",
                 stated=("16777216", "1"),
                 width=4,
-                at=_AT,
+                at=DOUBLING,
             ),
         ),
         Step(
             "With $F(z) = -Wz/2$ every block halves it.",
             "the same fixed point",
             Counterexample(
-                claim=lambda J: ((Inner(_w, J * _w) / Inner(_w, _w)) ** 24, 1),
-                of=lambda: derive.jacobian(x - _W * _exact(x) / 2, x),
-                instead=lambda: derive.jacobian(_exact(x) + _W * _exact(x) / 2, x),
+                claim=lambda J: (stretched(J), 1),
+                of=lambda: derive.jacobian(x - W * BARE(x) / 2, x),
+                instead=lambda: derive.jacobian(BARE(x) + W * BARE(x) / 2, x),
                 relation="<",
                 stated=("5.960e-8", "1"),
                 width=4,
-                at=_AT,
+                at=DOUBLING,
             ),
         ),
         Step(

@@ -35,6 +35,7 @@ __all__ = [
     "config",
     "default",
     "layer",
+    "module_default",
     "signature",
 ]
 
@@ -190,5 +191,20 @@ def default(claim: str, of: str, field: str, stated: str, instead: str | Callabl
             instead=config(instead) if isinstance(instead, str) else instead,
             stated=stated,
             quantity=f"{field.replace('_', ' ')} of {of}, by default",
+        ),
+    )
+
+
+def module_default(claim: str, of: str, field: str, stated: str, wrong: int, words: str) -> Step:
+    """Return the step that a module of torch.nn has a number among its defaults."""
+    return Step(
+        claim,
+        "the signature of the installed module",
+        Observed(
+            claim=lambda found: found[field],
+            of=signature(of),
+            instead=lambda: {field: wrong},
+            stated=stated,
+            quantity=words,
         ),
     )

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from derive.proof import Observed, Step, Theorem, Verdict
+from derive.proof import Theorem, Verdict
 from proofs.bibliography import PYTORCH, VASWANI
-from proofs.systems._shared import DECODER_POST, DECODER_PRE, POST, PRE, layer, signature
+from proofs.systems._shared import (
+    DECODER_POST,
+    DECODER_PRE,
+    POST,
+    PRE,
+    layer,
+    module_default,
+)
 
 __all__ = ["theorem"]
 
@@ -25,38 +32,29 @@ theorem = Theorem(
             DECODER_POST,
             DECODER_PRE,
         ),
-        Step(
+        module_default(
             "The encoder has six layers.",
-            "the signature of the installed module",
-            Observed(
-                claim=lambda found: found["num_encoder_layers"],
-                of=signature("Transformer"),
-                instead=lambda: {"num_encoder_layers": 12},
-                stated="6",
-                quantity="encoder layers of torch.nn.Transformer by default",
-            ),
+            "Transformer",
+            "num_encoder_layers",
+            "6",
+            12,
+            "encoder layers of torch.nn.Transformer by default",
         ),
-        Step(
+        module_default(
             "The decoder has six layers.",
-            "the signature of the installed module",
-            Observed(
-                claim=lambda found: found["num_decoder_layers"],
-                of=signature("Transformer"),
-                instead=lambda: {"num_decoder_layers": 12},
-                stated="6",
-                quantity="decoder layers of torch.nn.Transformer by default",
-            ),
+            "Transformer",
+            "num_decoder_layers",
+            "6",
+            12,
+            "decoder layers of torch.nn.Transformer by default",
         ),
-        Step(
+        module_default(
             "Its switch to pre-norm is off by default.",
-            "the signature of the installed module",
-            Observed(
-                claim=lambda found: found["norm_first"],
-                of=signature("TransformerEncoderLayer"),
-                instead=lambda: {"norm_first": 1},
-                stated="0",
-                quantity="whether TransformerEncoderLayer is pre-norm by default",
-            ),
+            "TransformerEncoderLayer",
+            "norm_first",
+            "0",
+            1,
+            "whether TransformerEncoderLayer is pre-norm by default",
         ),
     ),
     sources=(
