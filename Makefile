@@ -23,8 +23,8 @@ help:
 	@echo "make book       write all claims with their proofs: report/claims.pdf, report/claims.html"
 	@echo "make laws       write docs/law-coverage.md: the depth laws against stacks; about an hour"
 	@echo "make gallery    write docs/gallery.md and the figures of docs/gallery/"
-	@echo "make test       set up, then run every test"
-	@echo "make test-slow  only the tests that take more than about ten seconds"
+	@echo "make test       set up, then run the tests, without the slow ones"
+	@echo "make test-slow  the slow tests: long ones, and large matrices of cases"
 	@echo "make lint       ruff check, ruff format --check, import contracts"
 	@echo "make types      mypy"
 	@echo "make bench      time the closed form against its peers; ARGS=--quick for small sizes"
@@ -51,7 +51,7 @@ test test-slow: export OPENBLAS_NUM_THREADS ?= 1
 test test-slow: export MKL_NUM_THREADS ?= 1
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS)

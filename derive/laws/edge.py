@@ -114,7 +114,7 @@ def residual_scaled(expr: sp.Basic) -> sp.Basic:
     --------
     >>> from derive import block
     >>> print(residual_scaled(block("post")))
-    N(s_skip*x + s_branch*F(x))
+    N(s_skip x + s_branch F(x))
     """
     if isinstance(expr, Sum):
         branches = [_is_branch(term) for term in expr.args]

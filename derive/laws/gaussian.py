@@ -39,8 +39,8 @@ RANGE = 12.0
 """Standard deviations up to which a density is integrated: 1e-32 is beyond."""
 POINTS = 16
 """Nodes on a panel."""
-MOST = 400.0
-"""Panels at most: functions of slope 1 are resolved up to variances of some 2000."""
+MOST = 200.0
+"""Panels at most: functions of slope 1 are resolved up to variances of some 600."""
 TERMS = 120
 """Terms of the Hermite expansion."""
 ACCURATE = 1e-10
@@ -210,6 +210,12 @@ def _coefficients(function: Activation, order: int, q: float) -> np.ndarray:
 
 
 @lru_cache(maxsize=4096)
+def _mean(function: Activation, order: int, q: float) -> float:
+    nodes, weights = _rule(_panels(q))
+    return float(weights @ activation_function(function, order)(math.sqrt(q) * nodes))
+
+
+@lru_cache(maxsize=4096)
 def _remainder(function: Activation, order: int, q: float) -> float:
     """Return the sum of the squared coefficients beyond TERMS, by Parseval's identity."""
     squares = _coefficients(function, order, q) ** 2
@@ -218,6 +224,8 @@ def _remainder(function: Activation, order: int, q: float) -> float:
 
 def _product_moment(function: Activation, order: int, p: float, q: float, rho: float) -> float:
     """Return the mean product at two variances: by the series where its remainder is small."""
+    if rho == 0:
+        return _mean(function, order, p) * _mean(function, order, q)
     left, right = (_coefficients(function, order, v) for v in (p, q))
     found = float((left * right) @ rho ** np.arange(TERMS))
     rest = math.sqrt(_remainder(function, order, p) * _remainder(function, order, q))

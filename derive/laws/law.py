@@ -277,7 +277,7 @@ class DepthLaw:
             scheme(self.init), self.tokens, self.memory, at, self.scores, self.dropout
         )
         names = tuple(self.blocks_of(1, layers))
-        signal = self._of_tokens(Moments(start, start * correlation), layers)
+        signal = self._of_tokens(Moments(float(start), float(start) * correlation), layers)
         moments: StreamMoments = {(a, b): signal for a in names for b in names}
         passed: list[BlockMoments] = []
         forward, profiled = [signal], 1.0

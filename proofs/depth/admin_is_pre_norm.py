@@ -36,8 +36,8 @@ theorem = Theorem(
     area="depth",
     title="Admin weighs its branches as pre-norm does",
     statement=(
-        r"With $\omega_1 = 1$ and $\omega_{l+1}^2$ the mean square of $\omega_lx_l + F_l(x_l)$, "
-        r"$\omega_l^2 = 1 + (l-1)f$, and branch $l$ of $N(\omega_lx_l + F_l(x_l))$ has the share "
+        r"With $\omega_1 = 1$ and $\omega_{l+1}^2$ the mean square of $\omega_l x_l + F_l(x_l)$, "
+        r"$\omega_l^2 = 1 + (l-1)f$, and branch $l$ of $N(\omega_l x_l + F_l(x_l))$ has the share "
         r"$f/v_l$, $v_l = 1 + lf$, as in a pre-norm stack."
     ),
     verdict=Verdict.PROVED,

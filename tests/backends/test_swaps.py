@@ -27,7 +27,7 @@ from derive.crosscheck import closed_form, relative_error
 from derive.depth import Stack
 from derive.linalg import materialise
 
-pytestmark = [pytest.mark.torch, pytest.mark.transformers]
+pytestmark = [pytest.mark.torch, pytest.mark.transformers, pytest.mark.slow]
 
 SAME = {
     "parallel": {"parallel-two-norms"},  # with the same norm twice

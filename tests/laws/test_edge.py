@@ -16,6 +16,8 @@ from derive.laws.spread import log_spread
 from derive.laws.update import update_amplification
 from derive.symbols import L
 
+pytestmark = pytest.mark.slow
+
 NEEDS_A_VALUE = {
     "admin": {"omega": 1.5},
     "mhc": {"a": 0.1, "b1": 1.0, "b2": 0.5, "c1": 0.5, "c2": 0.5},

@@ -16,6 +16,8 @@ from derive.render.gallery.precision import BFLOAT_UNIT, _added, _expected_large
 
 from ..command import run
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("matplotlib")
 DOCS = Path(__file__).parents[2] / "docs"
 QUICK = Sampling(width=64, seeds=4, depths=(2, 3))
