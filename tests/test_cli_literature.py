@@ -9,6 +9,8 @@ from derive.laws.literature import ENTRIES
 from . import command
 from .test_readme import same
 
+pytestmark = pytest.mark.slow
+
 TABLE = Path(__file__).parents[1] / "docs" / "literature-table.md"
 
 KEYS = [

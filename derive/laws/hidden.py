@@ -60,7 +60,9 @@ class Hidden(NamedTuple):
         pre = z if bias == 0 else z.times(into, 1).plus(z.like(bias, bias))
         q = into * z.squares if bias == 0 else pre.squares
         kernel = dual_kernel(mapping.activation)
-        rho = 0 if setting.tokens == 1 else pre.ratio()  # one token has no other
+        rho = pre.ratio()
+        if setting.tokens == 1 and not isinstance(rho, np.ndarray):
+            rho = 0  # one token has no other
         return cls(mapping, kernel, into, out, q, rho, setting.bias(mapping, f, last))
 
     def pairs(self, of: Any) -> Any:

@@ -107,6 +107,7 @@ STREAM_CASES = list(itertools.product(STREAMS, ("layernorm", "rmsnorm"), ("abstr
 STREAM_CASES += [(name, "layernorm", "attention") for name in STREAMS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", STREAM_CASES, ids="-".join)
 def test_every_block_of_the_block_matrix_is_exact(case):
     for (out, by), D in stream_blocks(*case).items():

@@ -22,6 +22,8 @@ from derive.laws.advise import (
 from derive.laws.edge import ScaledLaw
 from derive.laws.law import DepthLaw
 
+pytestmark = pytest.mark.slow
+
 STRENGTHS = {CLOSED, RECURSION, FIRST_ORDER, MEASURED, LITERATURE}
 
 

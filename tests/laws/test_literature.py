@@ -19,6 +19,8 @@ from derive.laws.literature.shares import amplification, identity_path, shares
 from derive.laws.literature.tokens import angle_exponent, edge_of_chaos
 from derive.laws.literature.updates import deepnet_scales, profile
 
+pytestmark = pytest.mark.slow
+
 # -- oracles
 
 

@@ -12,6 +12,8 @@ from derive.laws.measure import measure
 from derive.laws.moments import Moments
 from derive.laws.softmax import softmax_moments
 
+pytestmark = pytest.mark.slow
+
 # -- moments of a softmax
 
 
