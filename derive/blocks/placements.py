@@ -25,6 +25,7 @@ __all__ = [
     "Mix",
     "Placement",
     "StreamPlacement",
+    "all_placements",
     "canonical",
     "placement",
     "stream_placement",
@@ -427,6 +428,11 @@ ALIASES = {
     "layernorm-scaling": "lns",
 }
 """Other names of placements in the literature."""
+
+
+def all_placements() -> tuple[str, ...]:
+    """Return the names of every placement of the catalogue, of all kinds."""
+    return (*PLACEMENTS, *STREAMS, *MIXES)
 
 
 def canonical(name: str) -> str:

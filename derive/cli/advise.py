@@ -58,7 +58,8 @@ def advise(
     **options: Any,
 ) -> None:
     """Say what a stack does at random weights, how sure that is, and which scale holds it."""
-    from derive.laws.advise import advice_row, all_placements, no_advice_row, ranked
+    from derive.blocks.placements import all_placements
+    from derive.laws.advise import advice_row, no_advice_row, ranked
     from derive.laws.advise import advise as ask
     from derive.laws.components import Moments
     from derive.laws.law import DepthLaw

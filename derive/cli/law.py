@@ -68,6 +68,7 @@ def law(
     **options: Any,
 ) -> None:
     """Depth laws of the PLACEMENTS (or equations), or of all: variance and gradient over depth."""
+    from derive.blocks.placements import all_placements
     from derive.laws.components import Moments
     from derive.laws.law import DepthLaw
     from derive.laws.rows import law_rows, no_law_rows
@@ -88,7 +89,7 @@ def law(
     rows: list[dict[str, Any]] = []
     found: dict[str, Any] = {}
     refused: DeriveError | None = None
-    for name in progress(_all_names() if every else placements, "law"):
+    for name in progress(all_placements() if every else placements, "law"):
         try:
             one = DepthLaw(name, norm_name, sublayers, **common)
             rows += law_rows(one, depths, **options)
@@ -115,12 +116,6 @@ def law(
             f"measured: {seeds} stacks of width {width}; 95 % intervals of the mean, of which "
             "1 in 20 misses by chance; growth = v_L/v_0, ratio = E|g_0|^2/E|g_L|^2"
         )
-
-
-def _all_names() -> list[str]:
-    from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
-
-    return [*PLACEMENTS, *STREAMS, *MIXES]
 
 
 def _depths(text: str) -> list[int]:

@@ -10,7 +10,7 @@ import sympy as sp
 
 from derive import symbols
 from derive.blocks.build import block, state, streams
-from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS, canonical
+from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS, all_placements, canonical
 from derive.calculus.derivation import Derivation
 from derive.depth.stack import Stack
 from derive.depth.streams import StreamStack
@@ -150,7 +150,7 @@ def placed_layers(
     except UnknownNameError as error:
         if placement not in str(error):
             raise
-        known = ", ".join((*PLACEMENTS, *STREAMS, *MIXES))
+        known = ", ".join(all_placements())
         raise UnknownNameError(
             f"placement: expected one of {known} or a block such as 'x + F(N(x))', "
             f"got {placement!r}"

@@ -21,7 +21,7 @@ from typing import Any
 
 import sympy as sp
 
-from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS, canonical
+from derive.blocks.placements import PLACEMENTS, STREAMS, canonical
 from derive.errors import DeriveError, DomainError, UnknownNodeError
 from derive.laws.edge import CONDITIONS, KNOBS, Edge, critical_scale
 from derive.laws.exponents import Exponent, exponent
@@ -357,11 +357,6 @@ def no_advice_row(
         "measured": None,
         "refused": str(reason),
     }
-
-
-def all_placements() -> tuple[str, ...]:
-    """Return the names of every placement of the catalogue."""
-    return (*PLACEMENTS, *STREAMS, *MIXES)
 
 
 def _solution(law: DepthLaw) -> Solution | None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
+from derive.blocks.placements import all_placements
 from derive.errors import DeriveError, DomainError
 from derive.laws.law import DepthLaw
 from derive.laws.measure import ROUNDING, Estimate, Measurement, measure
@@ -218,7 +218,7 @@ def cases(
     if not 2 <= seeds <= STRIDE // 10:
         raise DomainError(f"seeds: expected 2 to {STRIDE // 10}, got {seeds}")
     found: list[Case] = []
-    for placement in placements or (*PLACEMENTS, *STREAMS, *MIXES):
+    for placement in placements or all_placements():
         for norm in NORMS:
             for sublayers in SUBLAYERS:
                 values = VALUES.get(placement.lower())

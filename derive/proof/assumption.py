@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product as every
@@ -12,7 +12,7 @@ import sympy as sp
 
 from derive.errors import DomainError
 
-__all__ = ["Assumption", "given", "satisfying"]
+__all__ = ["Assumption", "given", "satisfying", "without_each"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,12 @@ def given(expr: sp.Basic, assumptions: Iterable[Assumption]) -> sp.Basic:
     for one in assumptions:
         expr = expr.xreplace({a: sp.sympify(b) for a, b in one.at}) if one.at else expr
     return expr
+
+
+def without_each(assumptions: Sequence[Assumption]) -> Iterator[tuple[Assumption, ...]]:
+    """Yield the assumptions with one of them dropped, for each of them."""
+    for one in assumptions:
+        yield tuple(a for a in assumptions if a is not one)
 
 
 _POINTS = (0, 1, 2, 3, 4, 7, 64, Fraction(1, 2), Fraction(1, 100), -1, Fraction(-1, 3))

@@ -23,7 +23,7 @@ from derive.calculus.normal_form import equal
 from derive.calculus.structured import DoublyStochastic, Orthogonal, RowStochastic
 from derive.calculus.tensor import Product, Sum, Transposed, is_scalar, product, total
 from derive.errors import DeriveError, UnknownNodeError
-from derive.proof.assumption import Assumption, given
+from derive.proof.assumption import Assumption, given, without_each
 from derive.proof.check import Check, Claimed, constant
 from derive.proof.entrywise import Entries, Laplacian
 from derive.proof.interval import IntervalRing, sizes_at
@@ -349,11 +349,8 @@ class Bound(Claimed):
         for kind, wrong in {**wrong_sides((left, right), changed), **tighter}.items():
             for sides in wrong:
                 yield kind, replace(self, claim=constant(sides), assuming=())
-        for one in self.assuming:
-            yield (
-                "assumption",
-                replace(self, assuming=tuple(a for a in self.assuming if a is not one)),
-            )
+        for rest in without_each(self.assuming):
+            yield "assumption", replace(self, assuming=rest)
         yield "placement", replace(self, of=self.instead)
 
 

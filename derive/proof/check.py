@@ -19,7 +19,7 @@ from derive.calculus.certificates import Certificate
 from derive.calculus.printing import latex, text
 from derive.calculus.tensor import is_scalar
 from derive.errors import DeriveError
-from derive.proof.assumption import Assumption, given
+from derive.proof.assumption import Assumption, given, without_each
 from derive.proof.interval import IntervalRing, entries, sizes_at
 from derive.proof.perturb import Sides, wrong_sides
 from derive.proof.scalars import trial
@@ -114,7 +114,7 @@ class Claimed(Check):
         """Check the claim; the certificate says whether it holds."""
         left, right = self.sides()
         holds, detail = self.decide(left, right)
-        return Certificate(self.label, self.formula().text, holds, detail)
+        return Certificate(self.label, self.shown(left, right).text, holds, detail)
 
     @abstractmethod
     def decide(self, left: sp.Basic, right: sp.Basic) -> tuple[bool, str]:
@@ -122,7 +122,10 @@ class Claimed(Check):
 
     def formula(self) -> Formula:
         """Return the claim as it was checked."""
-        left, right = self.sides()
+        return self.shown(*self.sides())
+
+    def shown(self, left: sp.Basic, right: sp.Basic) -> Formula:
+        """Return how the claim of two sides prints."""
         return Formula(
             f"{self.name or text(left)} {self.relation} {text(right)}",
             self.name or latex(left),
@@ -139,8 +142,7 @@ class Claimed(Check):
         for kind, changed in wrong_sides(self.sides(), self.false).items():
             for sides in changed:
                 yield kind, replace(self, claim=constant(sides), assuming=())
-        for one in self.assuming:
-            rest = tuple(a for a in self.assuming if a is not one)
+        for rest in without_each(self.assuming):
             without = replace(self, assuming=rest)
             if self.false(without.sides()):
                 yield "assumption", without

@@ -17,9 +17,10 @@ import sympy as sp
 from derive.calculus.printing import latex, text
 from derive.calculus.tensor import is_scalar
 from derive.errors import DomainError
-from derive.proof.assumption import Assumption, given
+from derive.proof.assumption import Assumption, given, without_each
 from derive.proof.check import Certificate, Check, Formula, Subject
 from derive.proof.interval import Interval, IntervalRing, enclose, entries, sizes_at
+from derive.proof.stated import stated_number, wrong_numbers
 
 __all__ = ["Counterexample", "agrees", "largest_gap"]
 
@@ -120,15 +121,9 @@ class Counterexample(Check):
             number = Fraction(value)
             if number == 0:
                 continue
-            for kind, changed in (
-                ("sign", -number),
-                ("factor", number * Fraction(101, 100)),
-                ("zero", Fraction(0)),
-                ("term", number - 1),
-            ):
-                yield kind, replace(self, stated=rebuilt(_decimal(changed)))
-        for one in self.assuming:
-            rest = tuple(a for a in self.assuming if a is not one)
+            for kind, changed in wrong_numbers(number):
+                yield kind, replace(self, stated=rebuilt(changed))
+        for rest in without_each(self.assuming):
             yield "assumption", replace(self, assuming=rest)
         yield "placement", replace(self, of=self.instead)
 
@@ -155,27 +150,13 @@ def agrees(value: Interval, stated: str) -> bool:
     DomainError
         If the text is not a decimal number with enough digits.
     """
-    try:
-        number = Fraction(stated)
-    except ValueError:
-        raise DomainError(f"stated: expected a decimal number, got {stated!r}") from None
-    mantissa, _, power = stated.lower().partition("e")
-    whole, point, decimals = mantissa.partition(".")
-    if not point and not power:
-        return value.meets(number, number) or _exactly(value, number)
-    digits = (whole + decimals).lstrip("-+0")
-    if len(digits) < 3:
-        raise DomainError(f"stated: expected an integer or at least three digits, got {stated!r}")
-    unit = Fraction(10) ** (int(power or 0) - len(decimals))
-    return value.meets(number - unit / 2, number + unit / 2)
+    number, tolerance = stated_number(stated)
+    if tolerance:
+        return value.meets(number - tolerance, number + tolerance)
+    return value.meets(number, number) or _exactly(value, number)
 
 
 def _exactly(value: Interval, number: Fraction) -> bool:
     """Whether an integer is the only one that an enclosure allows, to its width."""
     tiny = Fraction(1, 10**20) * (1 + abs(number))
     return value.meets(number - tiny, number + tiny)
-
-
-def _decimal(number: Fraction) -> str:
-    """Return a number in decimal notation, with more digits than anyone states."""
-    return str(number) if number.denominator == 1 else f"{float(number):.12e}"

@@ -35,12 +35,12 @@ class Exact(Claimed):
         """``exact(d=3)``."""
         return f"exact({self.sizes})"
 
-    def formula(self) -> Formula:
-        """Return the claim as it was checked, by the names of the sides where they have any."""
+    def shown(self, left: sp.Basic, right: sp.Basic) -> Formula:
+        """Return how the sides print: by their names where they have any."""
         if self.names is None:
-            return super().formula()
-        left, right = self.names
-        return Formula(f"${left} = {right}$", left, self.relation_latex, right)
+            return super().shown(left, right)
+        first, second = self.names
+        return Formula(f"${first} = {second}$", first, self.relation_latex, second)
 
     def decide(self, left: sp.Basic, right: sp.Basic) -> tuple[bool, str]:
         """Compare the numbers."""

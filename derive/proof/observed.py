@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from derive.errors import DomainError
 from derive.proof.check import Certificate, Check, Formula, Subject
-from derive.proof.counterexample import _decimal
+from derive.proof.stated import stated_number, wrong_numbers
 
 __all__ = ["Observed", "Training"]
 
@@ -44,7 +43,8 @@ class Observed(Check):
     def certificate(self) -> Certificate:
         """Read the number again and compare."""
         found = float(self.claim(self.of()))
-        holds = abs(Fraction(found) - Fraction(self.stated)) <= _tolerance(self.stated)
+        number, tolerance = stated_number(self.stated)
+        holds = abs(Fraction(found) - number) <= tolerance
         return Certificate(self.label, self.formula().text, holds, f"found {found:.9g}")
 
     def formula(self) -> Formula:
@@ -53,17 +53,10 @@ class Observed(Check):
 
     def wrong(self) -> Iterator[tuple[str, Check]]:
         """Yield other numbers, and the number of another subject."""
-        number = Fraction(self.stated)
-        changes = {
-            "sign": -number,
-            "factor": number * Fraction(101, 100),
-            "zero": Fraction(0),
-            "term": number - 1,
-        }
-        for kind, changed in changes.items():
-            if number == 0:
-                changed = Fraction(1)  # nothing but 0 has no sign, factor or term of its own
-            yield kind, replace(self, stated=_decimal(changed))
+        number, _ = stated_number(self.stated)
+        for kind, changed in wrong_numbers(number):
+            # nothing but 0 has no sign, factor or term of its own
+            yield kind, replace(self, stated=changed if number else "1")
         yield "placement", replace(self, of=self.instead)
 
 
@@ -72,14 +65,3 @@ class Training(Observed):
     """A number that a short training run ends with, to the digits that rounding leaves alone."""
 
     kind = "training"
-
-
-def _tolerance(stated: str) -> Fraction:
-    """Return half a unit of the last digit; an integer is meant exactly."""
-    mantissa, _, power = stated.lower().partition("e")
-    whole, point, decimals = mantissa.partition(".")
-    if not point and not power:
-        return Fraction(0)
-    if len((whole + decimals).lstrip("-+0")) < 3:
-        raise DomainError(f"stated: expected an integer or at least three digits, got {stated!r}")
-    return Fraction(10) ** (int(power or 0) - len(decimals)) / 2

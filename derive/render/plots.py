@@ -96,15 +96,13 @@ def depth_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
     MissingExtraError
         If matplotlib is not installed.
     """
+    rows, figure, left, right = two_panels(rows)
     stacks: dict[str, list[Mapping[str, Any]]] = {}
-    rows = list(rows)
     widths = {row.get("width") for row in rows}
     for row in rows:
         label = str(row["placement"])
         label += f", d = {row['width']}" if len(widths) > 1 else ""
         stacks.setdefault(label, []).append(row)
-    if not stacks:
-        raise ShapeError("rows: expected at least one stack, got none")
     by_depth, by_layer = [], []
     for label, group in stacks.items():
         group.sort(key=lambda row: row["layers"])
@@ -113,8 +111,6 @@ def depth_figure(rows: Iterable[Mapping[str, Any]]) -> Figure:
         deepest = group[-1]
         norms = np.asarray(deepest["log_grad_norms"], dtype=float)
         by_layer.append((f"{label}, L = {deepest['layers']}", np.arange(norms.size), norms))
-    figure = load("matplotlib.figure", "plot").Figure(figsize=(9.0, 3.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
     _draw(left, by_depth, marked=True)
     left.set_xlabel("depth $L$ (number of blocks)")
     left.set_ylabel(r"$\Vert\partial x_L/\partial x_0\Vert_2$ (spectral norm)")

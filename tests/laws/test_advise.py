@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS
+from derive.blocks.placements import MIXES, PLACEMENTS, STREAMS, all_placements
 from derive.errors import DomainError, WeightError
 from derive.laws.advise import (
     CLOSED,
@@ -14,7 +14,6 @@ from derive.laws.advise import (
     RECURSION,
     advice_row,
     advise,
-    all_placements,
     formula_text,
     no_advice_row,
     ranked,

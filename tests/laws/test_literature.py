@@ -15,9 +15,10 @@ from derive.errors import DomainError, UnknownNameError
 from derive.laws.law import DepthLaw
 from derive.laws.literature import ENTRIES, PAPERS, SEEN, literature_row, select, verdict
 from derive.laws.literature.entry import between, equals, rounds
-from derive.laws.literature.shares import amplification, identity_path, shares
+from derive.laws.literature.shares import identity_path, shares
 from derive.laws.literature.tokens import angle_exponent, edge_of_chaos
 from derive.laws.literature.updates import deepnet_scales, profile
+from derive.laws.update import update_amplification
 
 pytestmark = pytest.mark.slow
 
@@ -463,10 +464,10 @@ def test_amplification_is_what_a_small_step_does():
         moved = run(weights + t * moves) - run(weights)
         found.append(moved @ moved / t**2 / width)
     error = np.std(found, ddof=1) / math.sqrt(len(found))
-    wanted = amplification(DepthLaw("post"), layers, width=width, hidden=width)
+    wanted = update_amplification(DepthLaw("post").predict(layers, width=width, hidden=width))
     assert wanted == pytest.approx(2 * layers / 3)
     assert abs(np.mean(found) - wanted) < 3 * error + 0.03 * wanted  # the norm's share, 2/d a block
-    pre = amplification(DepthLaw("pre"), layers, width=width, hidden=width)
+    pre = update_amplification(DepthLaw("pre").predict(layers, width=width, hidden=width))
     assert abs(np.mean(found) - pre) > 3 * error + 0.03 * wanted
 
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from derive.calculus.atoms import State
 from derive.errors import UnknownNodeError
-from derive.laws.components import Moments, Setting, backward
+from derive.laws.components import Moments, Setting
 from derive.laws.initial import scheme, sizes
 from derive.laws.law import DepthLaw
 from derive.laws.meanfield import BlockMoments
 from derive.symbols import d
 
-__all__ = ["Share", "amplification", "identity_path", "shares"]
+__all__ = ["Share", "identity_path", "shares"]
 
 ZERO = Moments(0.0, 0.0)
 
@@ -34,15 +34,11 @@ class Share(NamedTuple):
         Of the gradient at that output.
     skip : float
         Share of the mean square of the gradient that the block passes on without its sublayer.
-    moved : float
-        :math:`\mathbb E|\Delta F|^2/d` for a relative perturbation of its matrices: 1 for the last
-        matrix times F, and the backward gain times the mean square of the input for the first.
     """
 
     output: Moments
     gradient: Moments
     skip: float
-    moved: float
 
 
 def shares(law: DepthLaw, layers: int, **options: Any) -> list[Share]:
@@ -77,7 +73,7 @@ def shares(law: DepthLaw, layers: int, **options: Any) -> list[Share]:
             raise UnknownNodeError(
                 f"shares: expected one stream and one sublayer a block, got {law.placement}"
             )
-        ((branch, (argument, made)),) = whole.branches.items()
+        ((branch, (_, made)),) = whole.branches.items()
         cut = State("branch", d)
         apart = BlockMoments(
             {"x": blocks["x"].xreplace({branch: cut}), "branch": cut},
@@ -88,14 +84,11 @@ def shares(law: DepthLaw, layers: int, **options: Any) -> list[Share]:
         names = ("x", "branch")
         flow = {(a, b): arriving if a == b == "x" else ZERO for a in names for b in names}
         back = apart.backward(flow)
-        z = whole.between(argument, argument)
-        through = backward(branch.mapping, Moments(1.0, 0.0), z, setting).v
         found.append(
             Share(
                 Moments(*map(float, made)),
                 Moments(*map(float, back["branch", "branch"])),
                 float(back["x", "x"].v / arriving.v),
-                float(made.v + through * z.v),
             )
         )
     return found
@@ -104,18 +97,3 @@ def shares(law: DepthLaw, layers: int, **options: Any) -> list[Share]:
 def identity_path(found: list[Share]) -> float:
     """Return the mean square of a gradient that takes no branch: the product of the skips."""
     return math.prod(share.skip for share in found)
-
-
-def amplification(law: DepthLaw, layers: int, **options: Any) -> float:
-    r"""Return how a small relative perturbation of all weights moves the normed output.
-
-    .. math:: \frac{\mathbb E|\Delta x_L|^2}{\delta^2\,\mathbb E|x_L|^2}
-        = \frac1{v_L}\sum_l \gamma_l\,\frac{\mathbb E|\Delta F_l|^2}{\delta^2d}
-
-    to first order in :math:`\delta`, for weights :math:`W + \delta W'` with W' an independent copy
-    of W; :math:`\gamma_l` is the squared gain from the output of branch l to the output of the
-    stack, that of the gradient backwards.
-    """
-    predicted = law.predict(layers, **options)
-    moved = sum(s.gradient.v * s.moved for s in shares(law, layers, **options))
-    return float(moved / predicted.forward[-1].v)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import sympy as sp
 
@@ -12,10 +11,11 @@ from derive.blocks.placements import PLACEMENTS
 from derive.laws.initial import SCHEMES
 from derive.laws.law import DepthLaw
 from derive.laws.literature.entry import Comparison, Published, between, equals, rounds
-from derive.laws.literature.shares import amplification, identity_path, shares
+from derive.laws.literature.shares import identity_path, shares
+from derive.laws.update import update_amplification
 from derive.symbols import L
 
-__all__ = ["UPDATES", "Profiled", "deepnet_scales", "profile"]
+__all__ = ["UPDATES", "deepnet_scales", "profile"]
 
 
 @lru_cache(maxsize=512)
@@ -35,15 +35,6 @@ def profile(blocks: int, sublayer: str = "ffn:relu") -> tuple[float, ...]:
     return (*before, math.sqrt(law.predict(1).growth))
 
 
-class Profiled(DepthLaw):
-    """The law of Admin's placement with its profiled shortcut weights."""
-
-    def scalars_of(self, number: int, layers: int) -> dict[str, Any]:
-        """Return the scalars of a block, omega among them."""
-        weights = profile(number, self.sublayers[0])
-        return {**super().scalars_of(number, layers), "omega": weights[-1]}
-
-
 def _omega(layers: int, placement: str) -> tuple[Comparison, ...]:
     weights = profile(layers)
     stream = DepthLaw(placement).predict(layers).forward
@@ -60,9 +51,10 @@ def _omega(layers: int, placement: str) -> tuple[Comparison, ...]:
 
 def _amplified(blocks: int, post: str, pre: str) -> tuple[Comparison, ...]:
     def grown(law: DepthLaw) -> tuple[float, float]:
-        return amplification(law, blocks), amplification(law, 2 * blocks)
+        small, large = (law.predict(n) for n in (blocks, 2 * blocks))
+        return update_amplification(small), update_amplification(large)
 
-    linear, slow, admin = grown(DepthLaw(post)), grown(DepthLaw(pre)), grown(Profiled("admin"))
+    linear, slow, admin = grown(DepthLaw(post)), grown(DepthLaw(pre)), grown(DepthLaw("admin"))
     doubled = 2 * math.log(2)  # 2 (H_{2N+2} - H_{N+2}) for large N
     return (
         equals("post: exponent in N", 1.0, math.log2(linear[1] / linear[0]), 1e-6),
@@ -152,7 +144,7 @@ def _catalogue(layers: int) -> tuple[Comparison, ...]:
 
 def _bounded(blocks: int, placement: str) -> tuple[Comparison, ...]:
     law = DepthLaw(placement, init="deepnorm")
-    small, large = (amplification(law, n) for n in (blocks, 4 * blocks))
+    small, large = (update_amplification(law.predict(n)) for n in (blocks, 4 * blocks))
     return (
         between("amplification, 4N over N", 0, 1, large / small),
         between("weight of the identity path", 0.9, 1, identity_path(shares(law, 4 * blocks))),
